@@ -1,0 +1,1 @@
+"""The controller: runs on the laptop."""

@@ -1,0 +1,25 @@
+"""The laptop's folders: what may be lost (cache) and what is remembered (state), after the XDG base directories."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def cache() -> Path:
+    """Give the cache folder: stacks, surfaces, the demo; `PRUDENT_GATE_CACHE` moves it."""
+    return _folder("PRUDENT_GATE_CACHE", "XDG_CACHE_HOME", ".cache")
+
+
+def state() -> Path:
+    """Give the state folder: pinned host keys; `PRUDENT_GATE_STATE` moves it."""
+    return _folder("PRUDENT_GATE_STATE", "XDG_STATE_HOME", ".local/state")
+
+
+def _folder(own: str, xdg: str, usual: str) -> Path:
+    if named := os.environ.get(own):
+        folder = Path(named).expanduser()
+    else:
+        folder = Path(os.environ.get(xdg) or Path.home() / usual) / "prudent-gate"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return folder

@@ -1,0 +1,1 @@
+"""The payload: runs on the host, on the standard library alone."""

@@ -1,0 +1,69 @@
+"""The payload's door: `python -I -B …/remote/__main__.py VERB`, one JSON document on stdin, one frame on stdout.
+
+Verbs answer over SSH; roles are processes that the payload starts by itself, under a job's environment, with
+`python -B -m remote ROLE [ARGUMENT…]`. Exit codes: 0 answered (a foreseen failure is an answer) · 2 the request cannot
+be understood (one line on stderr says why) · anything else is a crash. A role's exit code is its own.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+from typing import Any
+
+if __package__ in {None, ""}:  # started by path, isolated: nothing of ours is on the path yet
+    sys.path[0:0] = [str(Path(__file__).resolve().parent.parent)]
+
+from remote import schema, wire
+from remote.channel import Channel
+
+# verb → (module of remote, request document); the module's `answer(request)` gives the answer document
+VERBS: dict[str, tuple[str, type[Any]]] = {
+    "facts": ("facts", schema.FactsRequest),
+    "probe": ("probe", schema.ProbeRequest),
+    "launch": ("launch", schema.LaunchRequest),
+    "status": ("status", schema.StatusRequest),
+    "stop": ("stop", schema.StopRequest),
+    "verify": ("verify", schema.VerifyRequest),
+}
+# verb → (module, request document); the module's `stream(request, channel)` sends frames
+STREAMS: dict[str, tuple[str, type[Any]]] = {"read": ("read", schema.ReadRequest)}
+# role → module; the module's `main(arguments)` gives the exit code
+ROLES = {
+    "supervise": "supervise",
+    "attempt": "attempt",
+    "probe-child": "probe_child",
+    "verify-child": "verify_child",
+    "tiny-model": "tiny_model",
+}
+
+
+def main(arguments: list[str]) -> int:
+    """Dispatch a verb or a role; gives the exit code."""
+    name = arguments[0] if arguments else ""
+    if name in ROLES:
+        return int(importlib.import_module(f"remote.{ROLES[name]}").main(arguments[1:]))
+    if name not in VERBS and name not in STREAMS:
+        sys.stderr.write(f"remote: unknown verb {name!r}\n")
+        return 2
+    return _verb(name, Channel())
+
+
+def _verb(name: str, channel: Channel) -> int:
+    module, document = {**VERBS, **STREAMS}[name]
+    try:
+        request: Any = wire.loads(document, sys.stdin.buffer.read(), name)
+    except wire.WireError as error:
+        sys.stderr.write(f"remote: {error}\n")
+        return 2
+    room = importlib.import_module(f"remote.{module}")
+    if name in STREAMS:
+        room.stream(request, channel)
+    else:
+        channel.answer(wire.dumps(room.answer(request)).encode())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,1 @@
+"""Adapters that turn prompts into hidden states."""
