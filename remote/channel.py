@@ -1,6 +1,6 @@
-r"""The result channel: answers leave on the real standard output, everything that anybody prints ends on standard error.
+r"""The result channel: answers leave on the real standard output; what anybody prints ends on standard error.
 
-A frame is `\x1e<NAME> <header>\\n<body>`. Answers are `PRUDENT-GATE <length> <sha256>`; see docs/architecture.md.
+A frame is `\x1e<NAME> <header>\n<body>`. Answers are `PRUDENT-GATE <length> <sha256>`; see docs/architecture.md.
 """
 
 from __future__ import annotations
