@@ -79,9 +79,10 @@ def ask(
         finally:
             os.close(receiving)
             _end_group(process)
-        if not body:
-            raise ChildCrashed(role, process.returncode if in_time else None, _end_of(said))
-    return wire.loads(answer, body, role)
+        try:
+            return wire.loads(answer, body, role)
+        except wire.WireError as error:  # nothing, or half an answer
+            raise ChildCrashed(role, process.returncode if in_time else None, _end_of(said)) from error
 
 
 def reply(answer: Any) -> None:
