@@ -21,6 +21,7 @@ from remote.channel import Channel
 # verb → (module of remote, request document); the module's `answer(request)` gives the answer document
 VERBS: dict[str, tuple[str, type[Any]]] = {
     "facts": ("facts", schema.FactsRequest),
+    "surface": ("surface", schema.SurfaceRequest),
     "probe": ("probe", schema.ProbeRequest),
     "launch": ("launch", schema.LaunchRequest),
     "status": ("status", schema.StatusRequest),

@@ -172,6 +172,25 @@ class HostFacts:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class SurfaceRequest:
+    """Ask for the sources of import packages; `held` are the fingerprints that need no data."""
+
+    packages: tuple[str, ...]
+    held: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SurfaceAnswer:
+    """`data` is a compressed tar in base64, empty where the caller holds it; `missing` are not installed."""
+
+    fingerprint: str
+    python: str
+    versions: dict[str, str]
+    missing: tuple[str, ...] = ()
+    data: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ProbeRequest:
     """Import the modules of the job's gate under its exact environment and bind their call sites.
 
