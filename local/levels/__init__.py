@@ -1,0 +1,1 @@
+"""The levels of the gate, in their order."""
