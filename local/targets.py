@@ -1,0 +1,218 @@
+"""From what the command line and the inventory say to targets: a host, how to reach it, and the job with every setting."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from msgspec import structs
+
+from local import folders, toml
+from local.errors import UsageError
+from local.inventory import JobTable, Settings, seconds
+from local.links.settings import SshSettings
+from remote.schema import GateSpec, Job, Retry
+
+if TYPE_CHECKING:
+    from local.inventory import Inventory
+
+PYTHON = "python3"
+WORKDIR = "~/.prudent-gate"
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_WORD = re.compile(r"[^\s\x00-\x1f\x7f\-/\\'\"`$;&|<>(){}\[\]*?!,@][^\s\x00-\x1f\x7f/\\'\"`$;&|<>(){}\[\]*?!,]*")
+SSH_PORT = 22
+HIGHEST_PORT = 65535
+_BRACKETED = re.compile(r"\[(?P<address>[^\]]+)\](?::(?P<port>.*))?")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """One host of this command line, with the job that it is to do."""
+
+    name: str
+    ssh: SshSettings
+    job: Job
+    gpus: int | None
+    usd_per_hour: float | None
+
+
+def resolve(inventory: Inventory, hosts: str | None, job: str | None, *, needs_job: bool = True) -> tuple[Target, ...]:
+    """Give the targets of `-H` (all hosts without it), each once, in the order named; raises UsageError."""
+    name, table = _choose_job(inventory, job, needs_job=needs_job)
+    return tuple(
+        _target(inventory, host, settings, name, table) for host, settings in _chosen(inventory, hosts).items()
+    )
+
+
+def expand(text: str, where: str) -> str:
+    """Replace `${NAME}` by the laptop's variables; the tool's own folders are known without being set."""
+
+    def value(match: re.Match[str]) -> str:
+        name = match[1]
+        if name in _FOLDERS:
+            return str(_FOLDERS[name]())
+        if (found := os.environ.get(name)) is None:
+            raise UsageError(f"${{{name}}} is not set on this laptop", where=where, remedy=f"Set it: export {name}=…")
+        return found
+
+    return _VARIABLE.sub(value, text)
+
+
+_FOLDERS = {"PRUDENT_GATE_CACHE": folders.cache, "PRUDENT_GATE_STATE": folders.state}
+
+
+def _choose_job(inventory: Inventory, job: str | None, *, needs_job: bool) -> tuple[str, JobTable]:
+    names = list(inventory.jobs)
+    if job is not None:
+        if job not in inventory.jobs:
+            raise UsageError(f"{inventory.file} has no job {job!r}", remedy=toml.near(job, names) or "It has no jobs.")
+        return job, inventory.jobs[job]
+    if len(names) == 1:
+        return names[0], inventory.jobs[names[0]]
+    if not needs_job:
+        return "", JobTable()
+    if not names:
+        raise UsageError(f"{inventory.file} has no job", remedy="Add a table [jobs.NAME] with engine, model, …")
+    raise UsageError(
+        f"{inventory.file} has {len(names)} jobs: {', '.join(sorted(names))}", remedy="Choose one with --job NAME."
+    )
+
+
+def _chosen(inventory: Inventory, hosts: str | None) -> dict[str, Settings]:
+    """Give the settings of every host that is meant, by name; what is named twice comes once."""
+    if hosts is None:
+        if not inventory.hosts:
+            raise UsageError(f"{inventory.file} has no hosts", remedy="Add a table [hosts.NAME], or name one with -H.")
+        return dict(inventory.hosts)
+    words = [word.strip() for word in hosts.split(",") if word.strip()]
+    if not words:
+        raise UsageError("-H names no host", remedy="Write -H NAME, -H GROUP or -H user@address:port.")
+    chosen: dict[str, Settings] = {}
+    for word in words:
+        for name, settings in _meant(inventory, word).items():
+            if not any(_place(name, settings) == _place(other, have) for other, have in chosen.items()):
+                chosen[word if name in chosen else name] = settings
+    return chosen
+
+
+def _place(name: str, settings: Settings) -> tuple[Any, ...]:
+    return settings.address or settings.ssh or name, settings.port, settings.user
+
+
+def _meant(inventory: Inventory, word: str) -> dict[str, Settings]:
+    """Give the hosts that one word of -H means: a name, a group, or an ad-hoc `user@address:port`."""
+    if word in inventory.hosts:
+        return {word: inventory.hosts[word]}
+    if word in inventory.groups:
+        return {name: inventory.hosts[name] for name in inventory.groups[word]}
+    user, address, port = parse(word)
+    said = {key: value for key, value in (("user", user), ("port", port)) if value is not None}
+    if entry := _entry(inventory, address, port):
+        return {entry: structs.replace(inventory.hosts[entry], **said)}
+    name = f"{address}:{port}" if port is not None else address
+    return {name: structs.replace(inventory.defaults, address=address, **said)}
+
+
+def _entry(inventory: Inventory, address: str, port: int | None) -> str | None:
+    """Find the entry that an ad-hoc address means, by name or address (and port, where several share it)."""
+    if address in inventory.hosts:
+        return address
+    found = [name for name, settings in inventory.hosts.items() if settings.address == address]
+    if len(found) > 1:
+        found = [name for name in found if (inventory.hosts[name].port or SSH_PORT) == (port or SSH_PORT)] or found
+    if len(found) > 1:
+        raise UsageError(f"{address} is the address of {', '.join(found)}", remedy="Name the one that you mean.")
+    return found[0] if found else None
+
+
+def parse(word: str) -> tuple[str | None, str, int | None]:
+    """Split `user@address:port`; an IPv6 address with a port stands in brackets. Raises UsageError."""
+    user, _, rest = word.rpartition("@")
+    port: str | None
+    if bracketed := _BRACKETED.fullmatch(rest):
+        address, port = bracketed["address"], bracketed["port"]
+    elif rest.count(":") == 1:
+        address, port = rest.split(":")
+    else:
+        address, port = rest, None
+    if ("@" in word and not user) or not _WORD.fullmatch(address) or (user and not _WORD.fullmatch(user)):
+        raise UsageError(f"-H {word!r} is no host", remedy="Write -H NAME, -H GROUP or -H user@address:port.")
+    return user or None, address, _port(word, port)
+
+
+def _port(word: str, text: str | None) -> int | None:
+    if text is None:
+        return None
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= HIGHEST_PORT:
+        raise UsageError(f"-H {word!r}: {text!r} is no port", remedy="A port is a number from 1 to 65535.")
+    return int(text)
+
+
+def _target(inventory: Inventory, name: str, settings: Settings, job: str, table: JobTable) -> Target:
+    where = f"{inventory.file}: hosts.{name}"
+    return Target(
+        name=name,
+        ssh=_ssh(where, name, settings),
+        job=_job(inventory, name, settings, job, table),
+        gpus=settings.gpus,
+        usd_per_hour=settings.usd_per_hour,
+    )
+
+
+def _ssh(where: str, name: str, settings: Settings) -> SshSettings:
+    address = settings.address or settings.ssh or name
+    for key, word in (("address", address), ("user", settings.user), ("ssh", settings.ssh)):
+        if word is not None and not _WORD.fullmatch(word):
+            raise UsageError(f"{key} {word!r} is no word that ssh takes", where=where, remedy=f"Mend its {key}.")
+    timeout = settings.connect_timeout and seconds(settings.connect_timeout)
+    return SshSettings(
+        name=name,
+        address=address,
+        port=settings.port,
+        user=settings.user,
+        identity_file=_laptop_path(settings.identity_file, f"{where}.identity_file"),
+        jump=settings.jump,
+        alias=settings.ssh,
+        ssh_config=_laptop_path(settings.ssh_config, f"{where}.ssh_config"),
+        host_key=settings.host_key or "accept-new",
+        **({"connect_timeout": timeout} if timeout else {}),
+    )
+
+
+def _laptop_path(text: str | None, where: str) -> str | None:
+    return str(Path(expand(text, where)).expanduser()) if text else None
+
+
+def _job(inventory: Inventory, host: str, settings: Settings, name: str, table: JobTable) -> Job:
+    """Build the job as this host is to do it: the host's environment under the job's."""
+    where = f"{inventory.file}: jobs.{name}"
+    python = expand(table.python or settings.python or PYTHON, f"{inventory.file}: hosts.{host}.python")
+    workdir = expand(settings.workdir or WORKDIR, f"{inventory.file}: hosts.{host}.workdir")
+    said: dict[str, Any] = {
+        key: value
+        for key in ("layers", "tensor_parallel", "max_model_len", "batch_size", "device", "memory_fraction", "progress")
+        if (value := getattr(table, key)) is not None
+    }
+    return Job(
+        name=name,
+        engine=table.engine or "",
+        python=python,
+        workdir=workdir,
+        **{key: expand(getattr(table, key) or "", f"{where}.{key}") for key in ("model", "dataset", "output")},
+        env={key: str(value) for key, value in {**settings.env, **table.env}.items()},
+        secret_env=tuple(dict.fromkeys((*settings.secret_env, *table.secret_env))),
+        command=tuple(table.command or ()),
+        retry=_retry(table),
+        gate=GateSpec(**structs.asdict(table.gate)) if table.gate else GateSpec(),
+        **said,
+    )
+
+
+def _retry(table: JobTable) -> Retry:
+    said = structs.asdict(table.retry) if table.retry else {}
+    return Retry(
+        **{key: value if key == "transient" else seconds(value) for key, value in said.items() if value is not None}
+    )
