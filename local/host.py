@@ -1,0 +1,178 @@
+"""One host's payload: find its Python, push a bundle, call a verb, get the answer as a dataclass."""
+
+from __future__ import annotations
+
+import base64
+import zlib
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import remote
+from local import frames
+from local.errors import LinkLost, PayloadCrashed, Unreachable
+from local.interpreter import old, too_old, why_not
+from local.links.base import Answer, Command
+from remote import wire
+from remote.paths import Workdir
+
+if TYPE_CHECKING:
+    from local.bundle import Packed
+    from local.links.base import Link, Stream
+
+T = TypeVar("T")
+ISOLATED = ("-I", "-B")  # neither the user's site-packages nor PYTHON* variables, and no bytecode beside the sources
+KEPT = 2000  # characters of each output that an account of a crash quotes
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Reached:
+    """What the bootstrap found on the host."""
+
+    python_version: str
+    home: str
+    user: str
+    now: float
+    workdir: str
+    bundles: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Installed:
+    outcome: str
+    message: str = ""
+
+
+class Host:
+    """One host, through one link. `workdir` and `python` may start with `~/`: the host's home, once it is reached."""
+
+    def __init__(self, link: Link, *, name: str, python: str, workdir: str) -> None:
+        self.link = link
+        self.name = name
+        self._python = python
+        self._workdir = workdir
+        self._reached: Reached | None = None
+        self._bundles: set[str] = set()
+
+    def __repr__(self) -> str:
+        return f"<host {self.name}, python {self._python}, workdir {self._workdir}>"
+
+    @property
+    def reached(self) -> Reached:
+        """Give what the first reach found; reaches the host when nothing has yet."""
+        return self._reached or self.reach()
+
+    @property
+    def workdir(self) -> str:
+        """Give the absolute working folder on the host."""
+        return self.reached.workdir
+
+    @property
+    def python(self) -> str:
+        """Give the job's Python as the host names it."""
+        if self._python.startswith("~/"):
+            return str(PurePosixPath(self.reached.home) / self._python[2:])
+        return self._python
+
+    def reach(self, deadline: float = 15.0) -> Reached:
+        """Start the host's Python once; raises Unreachable that says what is wrong with it."""
+        answer = self._bootstrap("reach", self._workdir, deadline=deadline)
+        reached = self._understand(answer, Reached)
+        if too_old(reached.python_version):
+            raise old(self._python, reached.python_version, where=self.name)
+        self._reached = reached
+        self._bundles = set(reached.bundles)
+        return self._reached
+
+    def push(self, packed: Packed, deadline: float = 120.0) -> bool:
+        """Bring a bundle to the host; gives False where it was already there."""
+        if self._reached is None:
+            self.reach()
+        if packed.id in self._bundles:
+            return False
+        words = ("install", self.workdir, packed.id, packed.sha256)
+        answer = self._bootstrap(*words, stdin=packed.data, deadline=deadline)
+        installed = self._understand(answer, _Installed)
+        if installed.outcome == "damaged":
+            raise LinkLost(f"the bundle was damaged on its way: {installed.message}", where=self.name)
+        if installed.outcome not in {"installed", "present"}:
+            raise Unreachable(
+                f"the bundle cannot be put into {self.workdir}: {installed.message}",
+                remedy="Make room or permissions there, or name another `workdir`.",
+                where=self.name,
+            )
+        self._bundles.add(packed.id)
+        return installed.outcome == "installed"
+
+    def call(self, verb: str, request: Any, answer: type[T], *, bundle: str, deadline: float) -> T:
+        """Call a verb of the payload; raises LinkLost or PayloadCrashed."""
+        said = self.link.run(self._verb(verb, bundle), stdin=_document(request), deadline=deadline)
+        if said.code is None:
+            raise self._unfinished(f"`{verb}`", said)
+        if said.code != 0:
+            raise self._crashed(verb, f"ended with exit code {said.code}", said)
+        try:
+            return wire.loads(answer, frames.answer_in(said.stdout), verb)
+        except (frames.NoAnswer, wire.WireError) as error:
+            raise self._crashed(verb, str(error), said) from error
+
+    def stream(self, verb: str, request: Any, *, bundle: str) -> Stream:
+        """Start a verb that streams, on a connection of its own."""
+        return self.link.stream(self._verb(verb, bundle), stdin=_document(request))
+
+    def _verb(self, verb: str, bundle: str) -> Command:
+        entry = Workdir(PurePosixPath(self.workdir)).bundle(bundle).entry
+        return Command((self.python, *ISOLATED, str(entry), verb))
+
+    def _bootstrap(self, *words: str, deadline: float, stdin: bytes = b"") -> Answer:
+        program = (*ISOLATED, "-c", _bootstrap_source(), *words)
+        command = Command((self._python, *program))
+        if self._python.startswith("~/"):  # only a shell there knows the home
+            command = Command(("sh", "-c", 'exec "$HOME/$0" "$@"', self._python[2:], *program))
+        return self.link.run(command, stdin=stdin, deadline=deadline)
+
+    def _understand(self, answer: Answer, document: type[T]) -> T:
+        if answer.code is None:
+            raise self._unfinished(self._python, answer)
+        if answer.code == 0:
+            try:
+                return wire.loads(document, frames.answer_in(answer.stdout), "bootstrap")
+            except (frames.NoAnswer, wire.WireError):
+                pass  # told below from what it did write
+        raise why_not(self._python, answer, where=self.name)
+
+    def _unfinished(self, what: str, answer: Answer) -> LinkLost:
+        said = _end(answer.stderr)
+        return LinkLost(
+            f"{what} ended without an exit code: the link was lost, or something on the host killed it"
+            + (f"; it last said: {said}" if said else ""),
+            where=self.name,
+        )
+
+    def _crashed(self, verb: str, what: str, answer: Answer) -> PayloadCrashed:
+        if answer.code == 2:  # noqa: PLR2004 - the payload's code for a request that it cannot understand
+            said = _end(answer.stderr).rpartition("\n")[2]
+            return PayloadCrashed(f"`{verb}` was not understood: {said}", where=self.name)
+        parts = [f"`{verb}` {what}"]
+        parts += [
+            f"--- {name} ---\n{text}"
+            for name, text in (("stdout", _end(answer.stdout)), ("stderr", _end(answer.stderr)))
+            if text
+        ]
+        return PayloadCrashed("\n".join(parts), where=self.name)
+
+
+def _document(request: Any) -> bytes:
+    return wire.dumps(request).encode()
+
+
+def _end(output: bytes) -> str:
+    text = output.decode("utf-8", "replace").strip()
+    return text if len(text) <= KEPT else f"…{text[-KEPT:]}"
+
+
+def _bootstrap_source() -> str:
+    """Give a program of one line without any character that a login shell, whichever it is, could take for its own."""
+    source = (Path(remote.__file__).parent / "install.py").read_bytes()
+    packed = base64.b64encode(zlib.compress(source, 9)).decode()
+    return f"import base64,zlib;exec(zlib.decompress(base64.b64decode('{packed}')))"

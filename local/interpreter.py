@@ -1,0 +1,47 @@
+"""Say what is wrong with a host's Python, from how its start failed. Pure."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from local.errors import Unreachable
+
+if TYPE_CHECKING:
+    from local.links.base import Answer
+
+OLDEST = "3.10"
+NOT_FOUND = 127
+NOT_EXECUTABLE = 126
+_TOO_OLD = re.compile(r"Unknown option: -I|SyntaxError|is not defined|has no attribute")
+_MISSING = re.compile(r"not found|no such file|unknown command", re.IGNORECASE)
+_SET = "Set `python` to the interpreter of the environment that has vLLM, e.g. /root/venv/bin/python3."
+
+
+def too_old(version: str) -> bool:
+    """Tell whether a version of Python is older than the payload needs."""
+    return tuple(int(part) for part in version.split(".")[:2]) < (3, 10)
+
+
+def old(python: str, found: str, *, where: str) -> Unreachable:
+    """Give the error for a Python that is too old for the payload."""
+    message = f"{python} is too old: the payload needs Python {OLDEST} or newer ({found})"
+    return Unreachable(message, remedy=_SET, where=where)
+
+
+def why_not(python: str, answer: Answer, *, where: str) -> Unreachable:
+    """Give the error for a Python that did not do what the bootstrap says."""
+    said = answer.stderr.decode("utf-8", "replace").strip()
+    last = said.rpartition("\n")[2][-300:]
+    if answer.code == NOT_EXECUTABLE or "permission denied" in last.lower():
+        return Unreachable(f"{python} cannot be executed there ({last})", remedy=_SET, where=where)
+    if answer.code == NOT_FOUND or (answer.code != 0 and not said.startswith("Traceback") and _MISSING.search(last)):
+        return Unreachable(f"there is no Python at {python} ({last})", remedy=_SET, where=where)
+    if answer.code != 0 and _TOO_OLD.search(said):
+        return old(python, last, where=where)
+    stdout = answer.stdout.decode("utf-8", "replace").strip()[-300:]
+    return Unreachable(
+        f"{python} does not behave like a Python: exit code {answer.code}, stdout {stdout!r}, stderr {said[-300:]!r}",
+        remedy=_SET,
+        where=where,
+    )
