@@ -1,4 +1,4 @@
-"""From what the command line and the inventory say to targets: a host, how to reach it, and the job with every setting."""
+"""From the command line and the inventory to targets: a host, how to reach it, and the job with every setting."""
 
 from __future__ import annotations
 
@@ -201,7 +201,9 @@ def _job(inventory: Inventory, host: str, settings: Settings, name: str, table: 
         engine=table.engine or "",
         python=python,
         workdir=workdir,
-        **{key: expand(getattr(table, key) or "", f"{where}.{key}") for key in ("model", "dataset", "output")},
+        model=expand(table.model or "", f"{where}.model"),
+        dataset=expand(table.dataset or "", f"{where}.dataset"),
+        output=expand(table.output or "", f"{where}.output"),
         env={key: str(value) for key, value in {**settings.env, **table.env}.items()},
         secret_env=tuple(dict.fromkeys((*settings.secret_env, *table.secret_env))),
         command=tuple(table.command or ()),
@@ -212,7 +214,10 @@ def _job(inventory: Inventory, host: str, settings: Settings, name: str, table: 
 
 
 def _retry(table: JobTable) -> Retry:
-    said = structs.asdict(table.retry) if table.retry else {}
-    return Retry(
-        **{key: value if key == "transient" else seconds(value) for key, value in said.items() if value is not None}
-    )
+    said: dict[str, Any] = structs.asdict(table.retry) if table.retry else {}
+    durations = {
+        key: seconds(said[key]) for key in ("start_line", "progress_line", "backoff") if said.get(key) is not None
+    }
+    counts = {"transient": said["transient"]} if said.get("transient") is not None else {}
+    values: dict[str, Any] = {**durations, **counts}
+    return Retry(**values)

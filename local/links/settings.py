@@ -17,6 +17,7 @@ class SshSettings:
     identity_file: str | None = None
     jump: str | None = None
     alias: str | None = None
+    ssh_config: str | None = None  # a file to read instead of the user's own (`ssh -F`)
     host_key: Literal["accept-new", "strict"] = "accept-new"
     connect_timeout: float = 15.0
     banner_timeout: float = 45.0
