@@ -41,10 +41,9 @@ class Target:
 
 def resolve(inventory: Inventory, hosts: str | None, job: str | None, *, needs_job: bool = True) -> tuple[Target, ...]:
     """Give the targets of `-H` (all hosts without it), each once, in the order named; raises UsageError."""
+    chosen = _chosen(inventory, hosts)
     name, table = _choose_job(inventory, job, needs_job=needs_job)
-    return tuple(
-        _target(inventory, host, settings, name, table) for host, settings in _chosen(inventory, hosts).items()
-    )
+    return tuple(_target(inventory, host, settings, name, table) for host, settings in chosen.items())
 
 
 def expand(text: str, where: str) -> str:
