@@ -1,0 +1,71 @@
+"""The file systems that a job's paths are on, memory, and processors."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from pathlib import Path
+
+from remote.schema import Disk
+
+
+def disk(path: str) -> Disk:
+    """Tell the file system of a path, which need not exist yet; free is what we may use, not what root may."""
+    target = Path(path).expanduser()
+    nearest = _nearest(target)
+    room = os.statvfs(nearest)
+    return Disk(
+        path=path,
+        nearest=str(nearest),
+        total=room.f_blocks * room.f_frsize,
+        free=room.f_bavail * room.f_frsize,
+        inodes_free=room.f_favail,
+        writable=_writable(nearest),
+        exists=target.exists(),
+    )
+
+
+def shm_free() -> int:
+    """Give the bytes free in /dev/shm, where NCCL and worker queues live; 0 where there is none."""
+    with contextlib.suppress(OSError):
+        room = os.statvfs("/dev/shm")  # noqa: S108 - the place itself is asked for
+        return room.f_bavail * room.f_frsize
+    return 0
+
+
+def memory_total() -> int:
+    """Give the bytes of memory of the machine."""
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def cpus() -> int:
+    """Give the processors that we may use (a container may have fewer than the machine)."""
+    return len(os.sched_getaffinity(0))
+
+
+def boot_id() -> str:
+    """Name this boot of the machine; a pid means something only together with it."""
+    with contextlib.suppress(OSError):
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    return ""
+
+
+def _nearest(path: Path) -> Path:
+    """Give the deepest folder of the path that exists."""
+    for folder in (path, *path.parents):
+        with contextlib.suppress(OSError):
+            if folder.is_dir():
+                return folder
+    return Path("/")
+
+
+def _writable(folder: Path) -> bool:
+    """Make a file: permissions, read-only mounts, quotas and root-squash say no in their own ways."""
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(b"\0")
+            file.flush()
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,156 @@
+"""Where the installed packages are, found the way the job's Python finds them, without importing any.
+
+A clean interpreter under the job's environment (less our overlay) is asked: `.pth` files, editable installs, the user's
+own site folder and PYTHONPATH then count exactly as they do for the job.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import json
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from remote import commands
+from remote.environment import KEPT
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping
+
+LIMIT = 60.0  # a cold network file system may take its time
+_QUESTION = """
+import importlib.util, json, sys
+sys.path = [part for part in sys.path if part]
+found = {}
+for name in sys.argv[1:]:
+    try:
+        spec = importlib.util.find_spec(name)
+    except (ImportError, ValueError, AttributeError):
+        spec = None
+    if spec is not None:
+        found[name] = [spec.origin if spec.has_location else None, list(spec.submodule_search_locations or [])]
+sys.stdout.write("\\x1e" + json.dumps({"path": sys.path, "found": found}))
+"""
+
+
+class PackagesUnknown(Exception):
+    """The job's Python does not say where its packages are; the message says what it said instead."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Package:
+    """A top-level package or module: its file (None for a namespace) and its folders (none for a single file)."""
+
+    name: str
+    file: str | None
+    folders: tuple[str, ...]
+
+    def locate(self, path: str) -> Path | None:
+        """Give the file of a package-relative path (`speculators/x.py`), or None."""
+        inner = path.split("/")[1:]
+        if not inner:
+            return Path(self.file) if self.file and Path(self.file).name == path else None
+        places = (Path(folder, *inner) for folder in self.folders)
+        return next((place for place in places if place.is_file()), None)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Installed:
+    """What the job's Python said: its path, and the packages that were asked for and are there."""
+
+    path: tuple[str, ...]
+    packages: Mapping[str, Package]
+
+    def locate(self, path: str) -> Path | None:
+        """Give the installed file of a package-relative path, or None."""
+        package = self.packages.get(top_level(path))
+        return package.locate(path) if package else None
+
+
+def top_level(path: str) -> str:
+    """Give the top-level name of a package-relative path: `a` of `a/b.py`, of `a.py` and of the module `a.b`."""
+    return path.split("/", 1)[0].split(".", 1)[0]
+
+
+def installed(python: str, env: Mapping[str, str], names: Collection[str]) -> Installed:
+    """Ask the job's Python; `env` is the job's. Raises PackagesUnknown."""
+    said = commands.run(
+        [python, "-B", "-c", _QUESTION, *sorted(set(names))], limit=LIMIT, env=plain_environment(env), cwd="/"
+    )
+    _, mark, answer = said.out.rpartition("\x1e")
+    if said.code != 0 or not mark:
+        raise PackagesUnknown(said.trouble or f"{python} ended with status {said.code}: {said.err.strip()[-500:]}")
+    data = json.loads(answer)
+    packages = {
+        name: Package(name=name, file=file, folders=tuple(folders)) for name, (file, folders) in data["found"].items()
+    }
+    return Installed(path=tuple(data["path"]), packages=packages)
+
+
+def here() -> Installed:
+    """Give what this very interpreter searches."""
+    return Installed(path=tuple(part for part in sys.path if part), packages={})
+
+
+def plain_environment(env: Mapping[str, str]) -> dict[str, str]:
+    """Give the job's environment without anything of ours."""
+    return {**{name: value for name in KEPT if (value := os.environ.get(name)) is not None}, **env}
+
+
+def distributions(path: Iterable[str]) -> tuple[dict[str, str], str]:
+    """Give name → version of what is installed on a path, and one hash over all their RECORDs.
+
+    The first of a name wins, as for imports. Editable installs have no record of their sources: their files' sizes and
+    times stand in for it.
+    """
+    versions: dict[str, str] = {}
+    digests: dict[str, str] = {}
+    for found in importlib.metadata.distributions(path=list(path)):
+        name = (found.metadata["Name"] or "").lower().replace("_", "-")
+        if name and name not in versions:
+            versions[name] = found.version
+            digests[name] = hashlib.sha256(_record(found)).hexdigest()
+    lines = "".join(f"{name}=={versions[name]} {digests[name]}\n" for name in sorted(versions))
+    return dict(sorted(versions.items())), hashlib.sha256(lines.encode()).hexdigest()
+
+
+def stamps(package: Package) -> str:
+    """Hash the names, sizes and times of a package's sources: an edit in place changes it, and no RECORD does."""
+    state = hashlib.sha256()
+    for folder in package.folders or ((package.file,) if package.file else ()):
+        for line in _stamps(Path(folder)):
+            state.update(line.encode())
+    return state.hexdigest()
+
+
+def _record(found: importlib.metadata.Distribution) -> bytes:
+    record = found.read_text("RECORD") or found.read_text("installed-files.txt") or found.read_text("SOURCES.txt") or ""
+    direct = found.read_text("direct_url.json") or ""
+    return "".join([record, direct, *_editable_stamps(direct)]).encode()
+
+
+def _editable_stamps(direct: str) -> Iterator[str]:
+    try:
+        document = json.loads(direct or "{}")
+    except ValueError:
+        return
+    if document.get("dir_info", {}).get("editable"):
+        yield from _stamps(Path(urlsplit(document.get("url", "")).path))
+
+
+def _stamps(root: Path) -> Iterator[str]:
+    if root.is_file():
+        found = root.stat()
+        yield f"{root.name} {found.st_size} {found.st_mtime_ns}\n"
+        return
+    for folder, inner, files in os.walk(root):
+        inner[:] = sorted(name for name in inner if not name.startswith(".") and name != "__pycache__")
+        for name in sorted(name for name in files if name.endswith((".py", ".so"))):
+            path = Path(folder, name)
+            found = path.stat()
+            yield f"{path.relative_to(root)} {found.st_size} {found.st_mtime_ns}\n"
