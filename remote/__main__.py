@@ -23,6 +23,7 @@ VERBS: dict[str, tuple[str, type[Any]]] = {
     "facts": ("facts", schema.FactsRequest),
     "surface": ("surface", schema.SurfaceRequest),
     "probe": ("probe", schema.ProbeRequest),
+    "verdict": ("verdict", schema.VerdictRequest),
     "launch": ("launch", schema.LaunchRequest),
     "status": ("status", schema.StatusRequest),
     "stop": ("stop", schema.StopRequest),

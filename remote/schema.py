@@ -210,7 +210,10 @@ class ProbeAnswer:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Verdict:
-    """The gate's decision for a bundle in an environment; `fingerprint` names both."""
+    """The gate's decision for a bundle in an environment; `fingerprint` names both.
+
+    `basis` is what it rests on (name → version or value), `changed` what differs from the pass before it.
+    """
 
     fingerprint: str
     bundle: str
@@ -218,6 +221,26 @@ class Verdict:
     level: str
     decided: float
     checks: tuple[Check, ...]
+    basis: dict[str, str] = field(default_factory=dict)
+    changed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class VerdictRequest:
+    """Ask for the verdict on a job's bundle in the host's present environment; `store` one instead of asking."""
+
+    job: Job
+    bundle: str
+    store: Verdict | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class VerdictAnswer:
+    """`fingerprint` names the present environment; `previous` is the job's last pass in any other one."""
+
+    fingerprint: str
+    verdict: Verdict | None = None
+    previous: Verdict | None = None
 
 
 # ---- a run -----------------------------------------------------------------------------------------------------
