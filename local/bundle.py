@@ -72,7 +72,7 @@ def _package(distribution: importlib.metadata.Distribution) -> Path:
 
 
 def _sources(root: Path) -> Iterable[tuple[str, bytes]]:
-    for path in sorted(root.rglob("*.py")):
+    for path in sorted([*root.rglob("*.py"), *root.glob("data/*.json")]):
         name = path.relative_to(root)
         if not {"__pycache__", "patches", "tests"}.intersection(name.parts):
             yield name.as_posix(), path.read_bytes()
