@@ -372,7 +372,10 @@ class StopAnswer:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ManifestEntry:
-    """One line of the manifest: one sample written whole. `shape` is layers × tokens × hidden size."""
+    """One line of the manifest: one sample written whole. `shape` is layers × tokens × hidden size.
+
+    `tokens_sha256` names tokens and loss mask; `layers` are the model's layers in the order of the file.
+    """
 
     index: int
     file: str
@@ -382,6 +385,7 @@ class ManifestEntry:
     size: int
     sha256: str
     tokens_sha256: str
+    layers: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
