@@ -1,0 +1,213 @@
+"""Plain `fab`'s executor: one pipeline per host, hosts side by side; a host that fails stops, the others go on.
+
+`fabric.yaml` names it. The exit code is the worst of all hosts (local.errors.worst); 130 after Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+import time
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fabric.executor import Executor as FabricExecutor
+from invoke.context import Context
+from invoke.exceptions import Exit
+
+from local import errors, folders, inventory, targets
+from local.screen import Screen
+from local.session import Interrupted, Session
+from local.steps import OnHosts, OnLaptop
+from local.summary import print_error, print_summary
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from invoke.tasks import Call
+
+INTERRUPTED = 130
+COMMON = ("inventory", "job")  # options that hold for the whole chain
+PATIENCE = 3.0  # seconds that pipelines get to let go of their hosts after Ctrl-C
+
+
+class Executor(FabricExecutor):  # type: ignore[misc]
+    """Runs a chain of tasks the way design.md's command line promises."""
+
+    def execute(self, *tasks: Any) -> dict[Any, Any]:
+        """Run the tasks; leaves by `Exit` with the worst exit code unless all went well."""
+        screen = Screen()
+        try:
+            code = self._execute(screen, self.normalize(tasks))
+        except errors.PrudentError as error:
+            print_error(screen.console, error)
+            code = error.exit_code
+        except KeyboardInterrupt:
+            code = INTERRUPTED
+        except Exception:  # noqa: BLE001 - the last resort: told in one line, kept whole in a file
+            code = _crashed(screen, "fab")
+        if code:
+            raise Exit(code=code)
+        return {}
+
+    def _execute(self, screen: Screen, calls: list[Call]) -> int:
+        if self.core[0].args.hosts.value is not None and self.core.remainder:
+            raise errors.UsageError(
+                "`fab -H … -- COMMAND` is not offered here", remedy="Use ssh, which checks host keys."
+            )
+        codes = [0]
+        for on_hosts, group in itertools.groupby(calls, key=lambda call: isinstance(call.task, OnHosts)):
+            if on_hosts:
+                codes.append(self._on_hosts(screen, [Step(call.task, call.kwargs) for call in group]))
+            else:
+                codes += [self._on_laptop(screen, call) for call in group]
+            if any(codes):
+                break
+        return errors.worst(codes) or max(codes)
+
+    def _on_laptop(self, screen: Screen, call: Call) -> int:
+        """Run a task once: ours gets the screen, any other its usual context."""
+        first = screen if isinstance(call.task, OnLaptop) else Context(self.config)
+        return int(call.task.body(first, **call.kwargs) or 0)
+
+    def _on_hosts(self, screen: Screen, steps: list[Step]) -> int:
+        file, job = _common(steps, "inventory"), _common(steps, "job")
+        chosen = targets.resolve(
+            inventory.load(self._inventory(file)),
+            self.core[0].args.hosts.value,
+            job,
+            needs_job=any(step.task.needs_job for step in steps),
+        )
+        sessions = list(_sessions(screen, chosen))
+        interrupted = _all([Pipeline(screen, session, steps) for session in sessions], screen)
+        for step in steps:
+            step.task.finish(sessions, step.options)
+        if len(sessions) > 1 or not all(step.task.brief for step in steps):
+            print_summary(screen.console, sessions)
+        return INTERRUPTED if interrupted else errors.worst([session.code for session in sessions])
+
+    def _inventory(self, named: str | None) -> Path:
+        """Give the file: the option, else the environment, else the project's configuration."""
+        if path := named or os.environ.get("FABRIC_INVENTORY"):
+            return Path(path).expanduser()
+        return Path(__file__).resolve().parent.parent / str(self.config.get("inventory") or "inventories/demo.toml")
+
+
+class Step:
+    """One task of the chain with its options, less those that the executor reads itself."""
+
+    def __init__(self, task: Any, given: dict[str, Any]) -> None:
+        self.task: OnHosts = task
+        self.common = {name: given.get(name) for name in COMMON}
+        self.options = {name: value for name, value in given.items() if name not in COMMON}
+
+
+class Pipeline(threading.Thread):
+    """One host's chain of steps."""
+
+    def __init__(self, screen: Screen, session: Session, steps: list[Step]) -> None:
+        super().__init__(name=f"pipeline {session.name}", daemon=True)  # Ctrl-C must not wait for a dead link
+        self.screen = screen
+        self.session = session
+        self.steps = steps
+
+    def run(self) -> None:
+        """Take the steps in order until one fails."""
+        began = time.monotonic()
+        try:
+            for step in self.steps:
+                if not self._well(step):
+                    break
+        except Interrupted:
+            self.session.code = INTERRUPTED
+        finally:
+            self.session.seconds = time.monotonic() - began
+            self.session.let_go()
+            self.session.out.finish()
+
+    def _well(self, step: Step) -> bool:
+        session, name = self.session, str(step.task.name)
+        try:
+            session.check_interrupt()
+            session.values[name] = step.task.body(session, **step.options)
+        except errors.PrudentError as error:
+            session.check_interrupt()
+            session.error, session.code = error, error.exit_code
+            print_error(session.console, error, session.secrets.values(), host=session.name)
+        except Exception as error:  # noqa: BLE001 - one host's crash must not hide the others'
+            session.check_interrupt()
+            session.error, session.code = error, _crashed(self.screen, session.name)
+        session.steps.append((name, session.error is None))
+        return session.error is None
+
+
+def _common(steps: list[Step], option: str) -> str | None:
+    """Give an option that holds for the whole chain, whichever task it was given to."""
+    given = {str(value) for step in steps if (value := step.common[option]) is not None}
+    if len(given) > 1:
+        raise errors.UsageError(
+            f"--{option} is given as {' and as '.join(sorted(given))}", remedy="One chain has one; run the tasks apart."
+        )
+    return given.pop() if given else None
+
+
+def _sessions(screen: Screen, chosen: tuple[targets.Target, ...]) -> Iterator[Session]:
+    width = max(len(target.name) for target in chosen) if len(chosen) > 1 else 0
+    for index, target in enumerate(chosen):
+        secrets = [value for name in target.job.secret_env if (value := os.environ.get(name))]
+        console, out = screen.for_host(target.name, index, width, secrets)
+        yield Session(target, console, out, alone=not width)
+
+
+def _all(threads: list[Pipeline], screen: Screen) -> bool:
+    """Run all pipelines to their end; True when Ctrl-C ended our watching (what runs on the hosts goes on)."""
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    except KeyboardInterrupt:
+        going = [thread.session for thread in threads if thread.is_alive()]
+        for session in going:
+            session.interrupted.set()
+            session.let_go()
+        until = time.monotonic() + PATIENCE
+        for thread in threads:
+            if thread.ident is not None:
+                thread.join(max(0.0, until - time.monotonic()))
+        screen.console.show_cursor(show=True)
+        for session in going:
+            _say_how_to_come_back(screen, session)
+        return True
+    return False
+
+
+def _say_how_to_come_back(screen: Screen, session: Session) -> None:
+    session.code = INTERRUPTED
+    if session.run:
+        screen.console.print(
+            f"\n[bold]{session.name}[/]: the run {session.run} goes on. To watch it again:\n"
+            f"    fab -H {session.name} logs --run {session.run}",
+            soft_wrap=True,
+        )
+    else:
+        screen.console.print(f"\n[bold]{session.name}[/]: interrupted; nothing was started there by this command.")
+
+
+def _crashed(screen: Screen, where: str) -> int:
+    """Keep the traceback in a file and say so in one line."""
+    text = traceback.format_exc()
+    if os.environ.get("PRUDENT_GATE_DEBUG"):
+        screen.console.print(text, markup=False, soft_wrap=True)
+    folder = folders.state() / "crashes"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    file = folder / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}-{where.replace('/', '_')}.txt"
+    file.write_text(text, encoding="utf-8")
+    last = text.strip().rpartition("\n")[2]
+    screen.console.print(
+        f"[bold red]unexpected error[/] on {where}: {last}\nThis is a fault of ours; the whole account is in {file}",
+        soft_wrap=True,
+    )
+    return 1

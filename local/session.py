@@ -1,0 +1,110 @@
+"""What a task is handed: one host with its job, reached when first needed, over one link for the whole chain."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import threading
+import time
+from dataclasses import replace
+from functools import cached_property
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+from local.host import Host
+from local.links.ssh import open_link
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from rich.console import Console
+
+    from local.gate import GateOutcome
+    from local.links.base import Link
+    from local.screen import Lines
+    from local.targets import Target
+    from remote.schema import Job
+
+HANDSHAKES = 16  # at once: an sshd drops connections beyond its MaxStartups
+_CONNECTING = threading.BoundedSemaphore(HANDSHAKES)
+_PATHS = ("python", "model", "dataset", "output")
+
+
+class Interrupted(BaseException):
+    """The user pressed Ctrl-C: the pipeline lets go of its host."""
+
+
+class Session:
+    """One host's pipeline: what its steps share."""
+
+    def __init__(
+        self, target: Target, console: Console, out: Lines, *, alone: bool, connect: Callable[..., Link] = open_link
+    ) -> None:
+        self.target = target
+        self.console = console
+        self.out = out
+        self.alone = alone
+        self.interrupted = threading.Event()
+        self.outcome: GateOutcome | None = None  # a gate that the chain has already been through
+        self.run: str | None = None  # the run that the chain follows
+        self.word = ""  # what the summary says of this host
+        self.values: dict[str, Any] = {}  # step → what it gave
+        self.steps: list[tuple[str, bool]] = []
+        self.error: Exception | None = None
+        self.code = 0
+        self.seconds = 0.0
+        self._connect = connect
+        self._host: Host | None = None
+
+    def __repr__(self) -> str:
+        return f"<session of {self.name}, {'reached' if self._host else 'not reached'}>"
+
+    @property
+    def name(self) -> str:
+        """Give the host's name."""
+        return self.target.name
+
+    @property
+    def host(self) -> Host:
+        """Give the host, connected and reached; raises the connect errors."""
+        if self._host is None:
+            with _CONNECTING:
+                if not self.alone:
+                    time.sleep(random.uniform(0, 0.1))  # noqa: S311 - spreads the handshakes, guards nothing
+                link = self._connect(self.target.ssh)
+            host = Host(link, name=self.name, python=self.target.job.python, workdir=self.target.job.workdir)
+            try:
+                host.reach()
+            except BaseException:
+                link.close()
+                raise
+            self._host = host
+        return self._host
+
+    @cached_property
+    def job(self) -> Job:
+        """Give the job with its paths as this host names them: `~/` is the home there."""
+        job = self.target.job
+        host = self.host
+        home = PurePosixPath(host.reached.home)
+        said = {key: getattr(job, key) for key in _PATHS}
+        said = {key: str(home / path[2:]) if path.startswith("~/") else path for key, path in said.items()}
+        said["output"] = said["output"] or f"{host.workdir}/outputs/{job.name}"
+        return replace(job, **said, workdir=host.workdir)
+
+    @property
+    def secrets(self) -> Mapping[str, str]:
+        """Give the values of `secret_env` that this laptop has."""
+        return {name: os.environ[name] for name in self.target.job.secret_env if os.environ.get(name)}
+
+    def check_interrupt(self) -> None:
+        """Leave the pipeline when the user has pressed Ctrl-C."""
+        if self.interrupted.is_set():
+            raise Interrupted
+
+    def let_go(self) -> None:
+        """Close the link; what was started on the host goes on."""
+        if self._host is not None:
+            with contextlib.suppress(Exception):
+                self._host.link.close()

@@ -1,0 +1,55 @@
+"""The words at the end: an error with its remedy, and the table of all hosts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich import box
+from rich.markup import escape
+from rich.table import Table
+
+from local.screen import mask
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from rich.console import Console
+
+    from local.errors import PrudentError
+    from local.session import Session
+
+_MINUTE = 60
+_HOUR = 3600
+
+
+def print_error(console: Console, error: PrudentError, secrets: Iterable[str] = (), *, host: str = "") -> None:
+    """Show what is wrong, where, and what to do."""
+    where = error.where or host
+    head = f"{where}: {error.message}" if where else error.message
+    console.print(f"[bold red]error[/] {escape(mask(head, secrets))}", soft_wrap=True)
+    if error.remedy:
+        console.print(f"      {escape(mask(error.remedy, secrets))}", style="dim", soft_wrap=True)
+
+
+def print_summary(console: Console, sessions: Sequence[Session]) -> None:
+    """Show every host: its steps, how it stands, how long it took, its exit code."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for title, side in (("host", "left"), ("steps", "left"), ("outcome", "left"), ("time", "right"), ("exit", "right")):
+        table.add_column(title, justify=side)  # type: ignore[arg-type]
+    for session in sessions:
+        steps = "  ".join(f"{name} [green]✓[/]" if well else f"{name} [red]✗[/]" for name, well in session.steps)
+        style = "green" if session.code == 0 else "red"
+        word = session.word or (type(session.error).__name__ if session.error else "")
+        table.add_row(
+            escape(session.name), steps, f"[{style}]{escape(word)}[/]", duration(session.seconds), str(session.code)
+        )
+    console.print(table)
+
+
+def duration(seconds: float) -> str:
+    """Give a duration as people say it."""
+    if seconds < _MINUTE:
+        return f"{seconds:.1f} s"
+    if seconds < _HOUR:
+        return f"{int(seconds // _MINUTE)} min {int(seconds % _MINUTE):02d} s"
+    return f"{int(seconds // _HOUR)} h {int(seconds % _HOUR // _MINUTE):02d} min"
