@@ -1,0 +1,192 @@
+"""The gate: the levels in order, cheapest first, each from fresh facts; the first that fails ends it.
+
+Round trips: reach, (push), facts, (push), verdict; then, unless the host remembers a pass for exactly this bundle in
+exactly this environment, the stages and one to store what was decided.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from local import bundle, verdicts
+from local.errors import PayloadCrashed, UsageError
+from local.levels import FIRST, LEVELS, STAGES, host, patch, reach
+from local.levels.context import Context
+from local.levels.decide import FAIL
+from local.patches import Applied, load_series, select
+from remote.schema import FactsRequest, HostFacts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from local.bundle import Packed
+    from local.host import Host
+    from local.patches import Patch
+    from remote.schema import Check, Job, Verdict, VerdictAnswer
+
+    Watch = Callable[[Check], None]
+
+FACTS_DEADLINE = 60.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GateOptions:
+    """How far, how fresh and with which patches the gate works."""
+
+    until: str | None = None
+    fresh: bool = False
+    no_patches: bool = False
+    without: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GateOutcome:
+    """What the gate decided; `complete` when every level was looked at, which `--until` may have kept from it."""
+
+    verdict: Verdict
+    bundle: str | None
+    cached: bool
+    facts: HostFacts | None
+    complete: bool = False
+
+    @property
+    def passed(self) -> bool:
+        """Say whether a run may start on this verdict."""
+        return self.complete and self.verdict.verdict == "pass" and self.bundle is not None
+
+
+@dataclass(slots=True)
+class _Record:
+    """The checks so far, told to whoever watches."""
+
+    watch: Watch
+    until: str
+    checks: list[Check] = field(default_factory=list)
+    clock: float = field(default_factory=time.monotonic)
+
+    def add(self, check: Check) -> bool:
+        """Note a check and the time since the one before; gives True when the gate ends with it."""
+        now = time.monotonic()
+        return self.note(replace(check, seconds=check.seconds or round(now - self.clock, 3)))
+
+    def note(self, check: Check) -> bool:
+        """Note a check as it is; gives True when the gate ends with it."""
+        self.checks.append(check)
+        self.watch(check)
+        self.clock = time.monotonic()
+        return check.status == FAIL or check.id == self.until
+
+    def outcome(self, *, facts: HostFacts | None = None) -> GateOutcome:
+        """Give the outcome of a gate that ended before there was a bundle."""
+        verdict = verdicts.make(self.checks, decided=time.time())
+        return GateOutcome(verdict=verdict, bundle=None, cached=False, facts=facts)
+
+
+def preflight(
+    host_: Host, job: Job, options: GateOptions, watch: Callable[[Check], None], secrets: Mapping[str, str]
+) -> GateOutcome:
+    """Take a job through the gate on one host; raises what keeps the gate from deciding at all."""
+    record = _Record(watch, _until(options))
+    series = _series(options)
+    bare = bundle.pack(None, {})
+    if _reach(host_, bare, record):
+        return record.outcome()
+    job = replace(job, workdir=host_.workdir)
+    facts = _facts(host_, job, series, bare)
+    if record.add(host.decide(facts, job)):
+        return record.outcome(facts=facts)
+    check, applied = _patch(facts, job, series, options)
+    if record.add(check):
+        return record.outcome(facts=facts)
+    packed = bundle.pack(job, applied.files)
+    host_.push(packed)
+    context = Context(host=host_, job=job, bundle=packed.id, facts=facts, applied=applied, secrets=secrets)
+    known = verdicts.ask(host_, job, bundle=packed.id)
+    if not options.fresh and known.verdict is not None and _holds(known.verdict):
+        return _remembered(record, context, known.verdict)
+    return _prove(record, context, known)
+
+
+def _series(options: GateOptions) -> tuple[Patch, ...]:
+    """Read the series and see that the options speak of it, before any host is asked."""
+    if options.no_patches and options.without:
+        raise UsageError("`--no-patches` and `--without` exclude each other", remedy="Give one of them.")
+    series = load_series()
+    select(series, {}, without=options.without)
+    return series
+
+
+def _until(options: GateOptions) -> str:
+    if options.until is None:
+        return LEVELS[-1]
+    if options.until not in LEVELS:
+        raise UsageError(
+            f"no level {options.until!r}", remedy=f"The levels, in order: {', '.join(LEVELS)}.", where="--until"
+        )
+    return options.until
+
+
+def _reach(host_: Host, bare: Packed, record: _Record) -> bool:
+    """Reach the host and bring it the bare payload, which asks for the facts."""
+    asked = time.time()
+    reached = host_.reach()
+    now = (asked + time.time()) / 2  # the host read its clock somewhere between the two
+    check = reach.decide(reached, now)
+    if check.status != FAIL:
+        host_.push(bare)
+    return record.add(check)
+
+
+def _facts(host_: Host, job: Job, series: tuple[Patch, ...], bare: Packed) -> HostFacts:
+    sources = tuple(sorted({path for patch in series for path in patch.files}))
+    request = FactsRequest(job=job, sources=sources)
+    return host_.call("facts", request, HostFacts, bundle=bare.id, deadline=FACTS_DEADLINE)
+
+
+def _patch(facts: HostFacts, job: Job, series: tuple[Patch, ...], options: GateOptions) -> tuple[Check, Applied]:
+    if options.no_patches:
+        return patch.skipped(), Applied()
+    sources = {source.path: source.text for source in facts.sources}
+    return patch.decide(series, facts.distributions, sources, job, without=options.without)
+
+
+def _holds(verdict: Verdict) -> bool:
+    """Say whether a remembered verdict is a pass of every level that there is."""
+    return verdict.verdict == "pass" and set(LEVELS) <= {check.id for check in verdict.checks}
+
+
+def _remembered(record: _Record, context: Context, verdict: Verdict) -> GateOutcome:
+    """Pass on what the host remembers: the levels after the fresh ones are told as they were."""
+    for check in verdict.checks:
+        if check.id not in FIRST and record.note(replace(check, facts={**check.facts, "cached": True})):
+            break
+    told = verdicts.make(record.checks, decided=verdict.decided, fingerprint=verdict.fingerprint, bundle=context.bundle)
+    complete = record.checks[-1].id == LEVELS[-1]
+    return GateOutcome(verdict=told, bundle=context.bundle, cached=True, facts=context.facts, complete=complete)
+
+
+def _prove(record: _Record, context: Context, known: VerdictAnswer) -> GateOutcome:
+    """Run the stages that the host has no memory of, and have it remember what they showed."""
+    _stages(record, context)
+    verdict = verdicts.make(record.checks, decided=time.time(), fingerprint=known.fingerprint, bundle=context.bundle)
+    basis = verdicts.basis(context.facts, context.job, context.applied)
+    before = known.previous.basis if known.previous else {}
+    verdict = replace(verdict, basis=basis, changed=verdicts.changes(before, basis))
+    complete = verdict.verdict == "fail" or record.checks[-1].id == LEVELS[-1]
+    if complete:
+        verdicts.keep(context.host, context.job, verdict)
+    return GateOutcome(verdict=verdict, bundle=context.bundle, cached=False, facts=context.facts, complete=complete)
+
+
+def _stages(record: _Record, context: Context) -> None:
+    for stage in STAGES:
+        ended = False
+        answered = stage.run(context)
+        for check in answered:
+            ended = ended or record.add(check)
+            if ended:
+                return
+        if left := [level for level in stage.levels if level not in {check.id for check in answered}]:
+            raise PayloadCrashed(f"the host's answer says nothing of {', '.join(left)}", where=context.host.name)

@@ -1,0 +1,111 @@
+"""The gate's report: one versioned JSON document for all hosts, unreachable ones included (docs/report.md)."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import math
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from local.errors import GaveUp, HostKeyError, LinkLost, PrudentError, Unreachable, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from local.gate import GateOutcome
+    from remote.schema import Check
+
+SCHEMA = 1
+AWAY = (Unreachable, HostKeyError, LinkLost, GaveUp)
+
+
+def document(hosts: Mapping[str, GateOutcome | PrudentError]) -> dict[str, Any]:
+    """Give the report on every host: what was decided, or what kept us from deciding."""
+    return {"schema": SCHEMA, "hosts": {name: _host(outcome) for name, outcome in hosts.items()}}
+
+
+def write(path: str | os.PathLike[str], report: Mapping[str, Any]) -> None:
+    """Write the report whole to a file, or to standard output for `-`; raises UsageError."""
+    text = json.dumps(_finite(report), indent=2, allow_nan=False) + "\n"
+    if os.fspath(path) == "-":
+        sys.stdout.write(text)
+        sys.stdout.flush()
+        return
+    try:
+        _replace(Path(path), text)
+    except OSError as error:
+        raise UsageError(
+            f"the report cannot be written: {error.strerror or error}",
+            remedy="Name a file in a folder that exists and can be written, or `-` for standard output.",
+            where=os.fspath(path),
+        ) from error
+
+
+def _host(outcome: GateOutcome | PrudentError) -> dict[str, Any]:
+    if isinstance(outcome, PrudentError):
+        return _error(outcome)
+    verdict = outcome.verdict
+    return {
+        "verdict": verdict.verdict,
+        "level": verdict.level,
+        "complete": outcome.complete,
+        "cached": outcome.cached,
+        "fingerprint": verdict.fingerprint,
+        "bundle": outcome.bundle,
+        "seconds": round(sum(check.seconds for check in _spent(outcome)), 3),
+        "changed": list(verdict.changed),
+        "checks": [dataclasses.asdict(check) for check in verdict.checks],
+        "error": None,
+    }
+
+
+def _spent(outcome: GateOutcome) -> list[Check]:
+    """Give the checks that took time now: remembered ones took theirs when they were made."""
+    return [check for check in outcome.verdict.checks if not check.facts.get("cached")]
+
+
+def _error(error: PrudentError) -> dict[str, Any]:
+    return {
+        "verdict": "unreachable" if isinstance(error, AWAY) else "error",
+        "level": "reach" if isinstance(error, AWAY) else None,
+        "complete": False,
+        "cached": False,
+        "fingerprint": "",
+        "bundle": None,
+        "seconds": 0.0,
+        "changed": [],
+        "checks": [],
+        "error": {
+            "kind": type(error).__name__,
+            "message": error.message,
+            "remedy": error.remedy,
+            "exit_code": error.exit_code,
+        },
+    }
+
+
+def _finite(value: Any) -> Any:
+    """Give the value as JSON can say it: a number that is none becomes null."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    return [_finite(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _replace(path: Path, text: str) -> None:
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+        Path(name).chmod(0o644)
+        Path(name).replace(path)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            Path(name).unlink()
+        raise

@@ -1,0 +1,92 @@
+"""Verdicts: made from checks, compared with the last pass, kept on the host."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from typing import TYPE_CHECKING
+
+from local.levels.decide import FAIL
+from local.patches import known_as
+from remote.schema import Verdict, VerdictAnswer, VerdictRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from local.host import Host
+    from local.patches import Applied
+    from remote.schema import Check, HostFacts, Job
+
+DEADLINE = 60.0
+SHOWN = 12  # changes told by name
+# What of a job may change without touching what the gate proved.
+NOT_PROVEN = frozenset({"name", "retry", "secret_env", "progress"})
+
+
+def make(checks: Sequence[Check], *, decided: float, fingerprint: str = "", bundle: str = "") -> Verdict:
+    """Give the verdict on the checks made so far: one failed check fails it."""
+    failed = [check.id for check in checks if check.status == FAIL]
+    level = failed[0] if failed else checks[-1].id
+    return Verdict(
+        fingerprint=fingerprint,
+        bundle=bundle,
+        verdict="fail" if failed else "pass",
+        level=level,
+        decided=decided,
+        checks=tuple(checks),
+    )
+
+
+def basis(facts: HostFacts, job: Job, applied: Applied) -> dict[str, str]:
+    """Name what a verdict rests on, so that a later one can say what changed."""
+    found = {
+        "job": job.name,
+        "python": f"{facts.python.version} ({facts.python.executable})",
+        "system": facts.system,
+        "driver": next((gpu.driver for gpu in facts.gpu.gpus), "none"),
+        "GPUs": ", ".join(gpu.name for gpu in facts.gpu.gpus) or "none",
+        "CUDA": facts.cuda_home.nvcc or "none",
+    }
+    found |= {f"package {name}": version for name, version in known_as(facts.distributions).items()}
+    found |= {f"patched {path}": _digest(text) for path, text in applied.files.items()}
+    for name, value in dataclasses.asdict(job).items():
+        if name not in NOT_PROVEN:
+            text = json.dumps(value, sort_keys=True)
+            # Values of the environment may be secrets: only their digest is kept.
+            found[f"job.{name}"] = _digest(text) if name == "env" else text
+    return found
+
+
+def changes(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[str, ...]:
+    """Say in words what differs, most telling first: `vllm 0.16.0 → 0.16.1`."""
+    if not before:
+        return ()
+    names = sorted(set(before) | set(after), key=lambda name: (not name.startswith("package "), name))
+    said = [_change(name, before.get(name), after.get(name)) for name in names if before.get(name) != after.get(name)]
+    return (*said[:SHOWN], f"and {len(said) - SHOWN} more") if len(said) > SHOWN else tuple(said)
+
+
+def ask(host: Host, job: Job, *, bundle: str) -> VerdictAnswer:
+    """Ask the host for the fingerprint of its present environment and what was decided for it."""
+    request = VerdictRequest(job=job, bundle=bundle)
+    return host.call("verdict", request, VerdictAnswer, bundle=bundle, deadline=DEADLINE)
+
+
+def keep(host: Host, job: Job, verdict: Verdict) -> None:
+    """Store a verdict on the host."""
+    request = VerdictRequest(job=job, bundle=verdict.bundle, store=verdict)
+    host.call("verdict", request, VerdictAnswer, bundle=verdict.bundle, deadline=DEADLINE)
+
+
+def _change(name: str, before: str | None, after: str | None) -> str:
+    name = name.removeprefix("package ")
+    if name.startswith("patched ") or name == "job.env":
+        return f"{name} changed" if before and after else f"{name} {'added' if after else 'gone'}"
+    if before is None:
+        return f"{name} {after} added"
+    return f"{name} {before} gone" if after is None else f"{name} {before} → {after}"
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
