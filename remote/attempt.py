@@ -1,0 +1,197 @@
+"""Role `attempt`: one process of a run. Extracts what is missing, writes each sample whole, tells events.
+
+Works in the run folder, reads `job.json` there, appends events to the file that `PRUDENT_GATE_EVENTS` names; standard
+output and error are the run's log. Exit codes: 0 every sample stands · 10 some samples failed, all others stand ·
+143 stopped by SIGTERM, the batch in hand written · 2 the job or its dataset cannot be used (one line says why) ·
+anything else is a failure whose traceback is in the log.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+import traceback
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+from remote import outputs, tokens, wire
+from remote.dataset import DatasetError
+from remote.engines import base
+from remote.paths import EVENTS_ENV, Output
+from remote.samples import SampleInvalid
+from remote.schema import LaunchRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from types import FrameType
+
+    from remote.engines.base import Engine
+    from remote.schema import Job
+    from remote.tokens import Tokens
+
+DONE, UNUSABLE, SOME_FAILED, STOPPED = 0, 2, 10, 128 + signal.SIGTERM
+
+
+def main(arguments: list[str]) -> int:
+    """Run the attempt in the current folder; gives the exit code."""
+    if arguments:
+        sys.stderr.write("attempt: takes no arguments\n")
+        return UNUSABLE
+    stop = Stop()
+    try:
+        request = wire.loads(LaunchRequest, Path("job.json").read_bytes(), "job.json")
+        return Attempt(request.job, base.make(request.job), Events(os.environ.get(EVENTS_ENV)), stop).run()
+    except (DatasetError, wire.WireError) as error:
+        _say(f"{type(error).__name__}: {error}")
+        return UNUSABLE
+    except Stopped:
+        _say("stopped")
+        return STOPPED
+
+
+class Stopped(BaseException):
+    """SIGTERM came while there was nothing in hand."""
+
+
+class Stop:
+    """SIGTERM: at once while nothing is in hand, else at the end of the batch."""
+
+    def __init__(self) -> None:
+        self._wished = False
+        self._holding = False
+        signal.signal(signal.SIGTERM, self._wish)
+
+    def __enter__(self) -> None:
+        self._holding = True
+
+    def __exit__(self, *exception: object) -> None:
+        self._holding = False
+        if self._wished:
+            raise Stopped
+
+    def _wish(self, _number: int, _frame: FrameType | None) -> None:
+        if not self._holding and not self._wished:
+            self._wished = True
+            raise Stopped
+        self._wished = True
+
+
+class Events:
+    """Appends events to the file that the supervisor reads; nowhere when there is none."""
+
+    def __init__(self, path: str | None) -> None:
+        self._descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600) if path else None
+
+    def tell(self, event: str, **fields: Any) -> None:
+        """Append one event with one write."""
+        if self._descriptor is not None:
+            line = json.dumps({"event": event, **fields}, ensure_ascii=False)
+            os.write(self._descriptor, line.encode() + b"\n")
+
+
+class Attempt:
+    """Extracts the missing samples of a job."""
+
+    def __init__(self, job: Job, engine: Engine, events: Events, stop: Stop) -> None:
+        self._job = job
+        self._engine = engine
+        self._events = events
+        self._stop = stop
+        self._output = Output(PurePosixPath(job.output))
+        self._total = self._done = self._failed = self._tokens = 0
+
+    def run(self) -> int:
+        """Do the attempt; gives the exit code."""
+        self._events.tell("phase", phase="loading")
+        missing = self._plan()
+        if missing:
+            _say(f"loading {self._job.model}")
+            started = time.monotonic()
+            try:
+                self._engine.load()
+                _say(f"loaded in {time.monotonic() - started:.1f} s")
+                self._events.tell("phase", phase="extracting")
+                for batch in _batches(missing, self._job.batch_size):
+                    self._extract(batch)
+            finally:
+                self._engine.close()
+        self._events.tell("phase", phase="verifying")
+        _say(f"{self._done} of {self._total} samples stand, {self._failed} failed")
+        return SOME_FAILED if self._failed else DONE
+
+    def _plan(self) -> list[Tokens]:
+        """Tokenise the dataset and hold it against the output folder, all before the costly load."""
+        samples = list(tokens.tokenise(self._job, self._engine.longest))
+        sound = [sample for sample in samples if sample.problem is None]
+        found = outputs.find_missing(self._output, sound, self._job.layers)
+        self._total, self._done, self._tokens = len(samples), found.done, found.tokens_done
+        self._events.tell(
+            "plan",
+            total=self._total,
+            done=self._done,
+            tokens_total=sum(map(len, samples)),
+            tokens_done=self._tokens,
+        )
+        _say(f"{self._total} samples: {self._done} stand ({found.adopted} adopted), {len(found.samples)} to extract")
+        for sample in samples:
+            if sample.problem is not None:
+                self._fail(sample, f"{sample.where}: {sample.problem}")
+        return list(found.samples)
+
+    def _extract(self, batch: Sequence[Tokens]) -> None:
+        with self._stop:
+            for sample, states in self._states(batch):
+                self._keep(sample, states)
+            self._events.tell("progress", done=self._done, failed=self._failed, total=self._total, tokens=self._tokens)
+
+    def _states(self, batch: Sequence[Tokens]) -> Iterator[tuple[Tokens, list[Any] | Exception]]:
+        """Give each sample's states, or why it alone has none; raises when it is the engine that fails."""
+        try:
+            yield from zip(batch, self._engine.extract([sample.input_ids for sample in batch]), strict=True)
+        except Exception:
+            if not self._engine.alive():
+                raise
+            traceback.print_exc()
+            _say("the batch failed; its samples are tried one by one")
+            answers = [self._alone(sample) for sample in batch]
+            if all(isinstance(answer, Exception) for answer in answers):
+                self._engine.extract([batch[0].input_ids[:1]])  # raises where no prompt works any more
+            yield from zip(batch, answers, strict=True)
+
+    def _alone(self, sample: Tokens) -> list[Any] | Exception:
+        try:
+            return self._engine.extract([sample.input_ids])[0]
+        except Exception as error:
+            if not self._engine.alive():
+                raise
+            return error
+
+    def _keep(self, sample: Tokens, states: list[Any] | Exception) -> None:
+        if isinstance(states, Exception):
+            self._fail(sample, f"{sample.where}: {type(states).__name__}: {states}")
+            return
+        try:
+            outputs.write(self._output, sample, states, self._engine.layers)
+        except SampleInvalid as error:
+            self._fail(sample, f"{sample.where}: {error}")
+            return
+        self._done += 1
+        self._tokens += len(sample)
+
+    def _fail(self, sample: Tokens, cause: str) -> None:
+        self._failed += 1
+        self._events.tell("sample-failed", index=sample.index, cause=cause[:1000])
+        _say(f"sample {sample.index} failed: {cause}")
+
+
+def _batches(samples: Sequence[Tokens], size: int) -> Iterator[Sequence[Tokens]]:
+    for start in range(0, len(samples), max(1, size)):
+        yield samples[start : start + max(1, size)]
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"prudent-gate: {text}\n")
+    sys.stderr.flush()
