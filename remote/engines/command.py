@@ -30,8 +30,7 @@ class LineProgress:
 
     def event(self, line: bytes) -> dict[str, Any] | None:
         """Give the progress event of a line, None when it tells none."""
-        last = line.decode("utf-8", "replace").rstrip("\r").rpartition("\r")[2]
-        match = self.pattern.search(last[:LONGEST])
+        match = self.pattern.search(line[:LONGEST].decode("utf-8", "replace"))
         if match is None:
             return None
         named = match.groupdict()

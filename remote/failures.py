@@ -1,0 +1,132 @@
+"""From the log of a failed attempt to what failed: a pure function of the text, the exit code and a few facts.
+
+The earliest root line decides; lines at warning level only when no other line does; cascades only when there is no
+root at all; advice lines never. Without any known line the exit code speaks. Both sides may import this.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from remote.failure_table import ADVICE, ROWS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from remote.failure_table import Row
+
+LONGEST = 2000  # characters of a line that are looked at and quoted
+SAYS_TRANSIENT = 75  # EX_TEMPFAIL: the attempt knows by itself that trying again may help
+KILLED = 137
+# What loggers, vLLM's process names, torchrun and rank prefixes put before the words.
+DECORATION = re.compile(
+    r"^(?:\s*(?:\([^()]*pid=\d+[^()]*\)|\[rank\d+\]:?|(?:ERROR|CRITICAL|INFO|WARNING)\s[^\]]{0,80}\]|\[[^\]]{0,60}\]:?))*\s?"
+)
+WARNING = re.compile(r"\bWARNING\b|\w*Warning:|\bwarning:")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Failure:
+    """What failed: `kind` is transient, fatal, node-fatal or unknown; `budget` caps the retries (None: the job's)."""
+
+    kind: str
+    cause: str
+    root_line: str | None = None
+    advice: str = ""
+    budget: int | None = None
+    then: str | None = None
+
+
+def classify(
+    log: str,
+    code: int,
+    *,
+    progressed: bool = False,
+    reaped: bool = False,
+    out_of_memory: bool = False,
+    rows: Sequence[Row] = ROWS,
+) -> Failure:
+    """Say why an attempt failed, from its part of the log and its exit code (128 + number when a signal ended it).
+
+    `progressed`: it had done samples; `reaped`: leftovers of an earlier attempt had been ended before it;
+    `out_of_memory`: the kernel killed for memory while it ran.
+    """
+    if code == KILLED and out_of_memory:
+        return _host_memory()
+    if (found := _decisive(log, progressed=progressed, rows=rows)) is not None:
+        row, line = found
+        kind = row.if_reaped if reaped and row.if_reaped else row.kind
+        return Failure(kind=kind, cause=row.cause, root_line=line, advice=row.advice, budget=row.budget, then=row.then)
+    return _by_code(code, empty=not log.strip())
+
+
+def _decisive(log: str, *, progressed: bool, rows: Sequence[Row]) -> tuple[Row, str] | None:
+    """Give the row and line that decide: the earliest of the best rank."""
+    best: tuple[int, Row, str] | None = None
+    for raw in re.split(r"[\r\n]+", log):
+        found = _match(raw[:LONGEST], progressed=progressed, rows=rows)
+        if found is None:
+            continue
+        rank = _rank(found, raw)
+        if best is None or rank < best[0]:
+            best = rank, found, raw[:LONGEST].strip()
+        if rank == 0:
+            break
+    return None if best is None else best[1:]
+
+
+def _match(line: str, *, progressed: bool, rows: Sequence[Row]) -> Row | None:
+    if not line.strip() or ADVICE.search(line):
+        return None
+    words = line[_indent(line) :]
+    for row in rows:
+        if row.at_start and progressed:
+            continue
+        if row.pattern.search(words if row.role == "general" else line):
+            return row
+    return None
+
+
+def _indent(line: str) -> int:
+    match = DECORATION.match(line)
+    return match.end() if match else 0
+
+
+def _rank(row: Row, line: str) -> int:
+    if row.role == "cascade":
+        return 2
+    return 1 if WARNING.search(line) else 0
+
+
+def _host_memory() -> Failure:
+    return Failure(
+        kind="fatal",
+        cause="host-out-of-memory",
+        advice="The host ran out of memory and the kernel killed the job: give it more, or ask for less at once.",
+    )
+
+
+def _by_code(code: int, *, empty: bool) -> Failure:
+    if code == SAYS_TRANSIENT:
+        return Failure(kind="transient", cause="temporary", advice="The attempt itself says that it may pass.")
+    if code in (126, 127):
+        return Failure(kind="fatal", cause="command-not-found", advice="The job's command cannot be run on the host.")
+    if code == 128 + signal.SIGBUS:
+        return Failure(kind="unknown", cause="sigbus", advice="Often a /dev/shm that is too small.")
+    if code > 128:  # noqa: PLR2004 - the shell's way of telling a signal
+        return Failure(
+            kind="unknown", cause=_signal_name(code - 128), advice="Somebody or something ended the process."
+        )
+    if empty:
+        return Failure(kind="transient", cause="no-output", advice="The attempt ended without a word.", budget=1)
+    return Failure(kind="unknown", cause="unknown", advice="Nothing in the log is known; its end says what happened.")
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name.lower()
+    except ValueError:
+        return f"signal-{number}"

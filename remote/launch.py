@@ -1,0 +1,207 @@
+"""Verb `launch`: start a run exactly once, detached from everything that could end with us, and say how it went.
+
+The lock on the output folder decides: who gets it starts a run and hands the lock down to the supervisor, everybody
+else is told which run has it. The answer comes when the supervisor has started the first attempt, or cannot.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import secrets
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path, PurePosixPath
+
+from remote import files, handshake, locks, overlay, processes, runs, wire
+from remote.engines.command import LineProgress
+from remote.paths import RUN_ENV, Bundle, Output, Run, Workdir
+from remote.schema import LaunchAnswer, LaunchRequest
+
+SIGNING = 10.0  # seconds that a holder of the lock may take to say who it is
+SAID = 2000  # characters of the supervisor's own words that an answer quotes
+LEFTOVER_GRACE = 2.0
+
+
+class Refused(Exception):
+    """The run cannot start; the message says why and what to do."""
+
+
+def answer(request: LaunchRequest) -> LaunchAnswer:
+    """Start the run or attach to the one that has the output folder."""
+    try:
+        _validate(request)
+        output = _output(request.job.output)
+        lock = _lock(output)
+        if lock is None:
+            return _attach(output, request.job.workdir)
+        try:
+            return _start(request, lock)
+        finally:
+            os.close(lock)  # the supervisor has its own
+    except Refused as error:
+        return LaunchAnswer(outcome="refused", message=str(error))
+
+
+def _validate(request: LaunchRequest) -> None:
+    job = request.job
+    bundle = Workdir(PurePosixPath(job.workdir)).bundle(request.bundle)
+    if not Path(bundle.entry).is_file():
+        raise Refused(f"the bundle {request.bundle[:12]} is not on the host (any more): run preflight again")
+    if not os.access(job.python, os.X_OK):
+        raise Refused(f"no such Python: {job.python}; set `python` to that of the environment that has vLLM")
+    if not PurePosixPath(job.output).is_absolute():
+        raise Refused(f"output must be an absolute path on the host, not {job.output!r}")
+    if job.engine == "command":
+        if not job.command:
+            raise Refused('engine `command` needs a command: command = ["python3", "/path/script.py"]')
+        try:
+            LineProgress.of(job.progress)
+        except ValueError as error:
+            raise Refused(str(error)) from error
+
+
+def _output(path: str) -> Output:
+    """Make the output folder; what the file system says against it is the refusal."""
+    try:
+        Path(path).mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise Refused(f"output folder {path}: something on its way is no folder ({error.filename})") from error
+    except OSError as error:
+        raise Refused(f"output folder {path} cannot be made: {error.strerror}; {_REMEDY}") from error
+    return Output(PurePosixPath(path))
+
+
+_REMEDY = "choose another `output`, or give the job's user the right to write there"
+
+
+def _lock(output: Output) -> int | None:
+    try:
+        return locks.take(output)
+    except OSError as error:
+        raise Refused(f"output folder {output.root} cannot be written: {error.strerror}; {_REMEDY}") from error
+
+
+def _attach(output: Output, workdir: str) -> LaunchAnswer:
+    """Say who holds the output folder, as soon as the holder has signed."""
+    until = time.monotonic() + SIGNING
+    while time.monotonic() < until:
+        holder = locks.holder(output)
+        if holder is not None:
+            run = runs.find(holder.workdir, holder.run)
+            if run is not None and runs.look(run).active:
+                return _attached(holder, workdir)
+        time.sleep(0.05)
+    raise Refused(f"the output folder {output.root} is locked by a process that does not say which run it is")
+
+
+def _attached(holder: locks.Holder, workdir: str) -> LaunchAnswer:
+    if not _same_folder(holder.workdir, workdir):
+        raise Refused(
+            f"run {holder.run} of the workdir {holder.workdir} writes to this output folder; "
+            "follow it there, stop it, or choose another `output`"
+        )
+    return LaunchAnswer(outcome="attached", run=holder.run, message="a run has this output folder already")
+
+
+def _same_folder(one: str, other: str) -> bool:
+    return os.path.realpath(one) == os.path.realpath(other)
+
+
+def _start(request: LaunchRequest, lock: int) -> LaunchAnswer:
+    reaped = _end_lost(request.job.workdir)
+    bundle = Workdir(PurePosixPath(request.job.workdir)).bundle(request.bundle)
+    run = _make_folder(request)
+    try:
+        locks.sign(lock, locks.Holder(run.id, request.job.workdir))
+        if Path(bundle.patched).is_dir():
+            overlay.ensure(bundle, request.job.python)
+        _spawn_and_wait(request, bundle, run, lock, reaped=reaped)
+    except BaseException:
+        shutil.rmtree(run.root, ignore_errors=True)
+        raise
+    return LaunchAnswer(outcome="started", run=run.id)
+
+
+def _end_lost(workdir: str) -> bool:
+    """End what lost runs of this workdir have left behind; True when there was something."""
+    found = False
+    for run in runs.folders(workdir):
+        if runs.look(run).lost is None:
+            continue
+        Path(run.secrets).unlink(missing_ok=True)
+        if processes.of_run(run):
+            found = True
+            left = processes.end(lambda run=run: processes.of_run(run), grace=LEFTOVER_GRACE)  # type: ignore[misc]
+            if left:
+                raise Refused(f"processes of the lost run {run.id} cannot be ended: {left}; the host may need a reboot")
+    return found
+
+
+def _make_folder(request: LaunchRequest) -> Run:
+    """Make the run's folder with its job and secrets; the name is the start's time and four random digits."""
+    root = Workdir(PurePosixPath(request.job.workdir))
+    try:
+        Path(root.runs).mkdir(mode=0o700, parents=True, exist_ok=True)
+        while True:
+            run = root.run(f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(2)}")
+            if not Path(run.root).exists():
+                break
+        Path(run.root).mkdir(mode=0o700)
+        files.replace(run.job, wire.dumps(dataclasses.replace(request, secrets={})).encode())
+        if request.secrets:
+            files.replace(run.secrets, json.dumps(request.secrets).encode())
+    except OSError as error:
+        raise Refused(
+            f"the workdir {root.root} cannot be written: {error.strerror}; free space or set `workdir`"
+        ) from error
+    return run
+
+
+def _spawn_and_wait(request: LaunchRequest, bundle: Bundle, run: Run, lock: int, *, reaped: bool) -> None:
+    """Start the supervisor in a session of its own and wait for its word."""
+    receiving, sending = os.pipe()
+    try:
+        process = _spawn(bundle, run, sending, lock, reaped=reaped)
+        os.close(sending)
+        said = handshake.wait(receiving, request.deadline)
+    finally:
+        os.close(receiving)
+    if said is not None and said[0] == "started":
+        process.returncode = 0  # it lives on without us: nobody waits for it
+        return
+    process.kill()
+    process.wait()
+    processes.end(lambda: processes.of_run(run), grace=LEFTOVER_GRACE)
+    raise Refused(said[1] if said else f"the supervisor did not start within {request.deadline:.0f} s{_words(run)}")
+
+
+def _spawn(bundle: Bundle, run: Run, sending: int, lock: int, *, reaped: bool) -> subprocess.Popen[bytes]:
+    words = [sys.executable, "-I", "-B", str(bundle.entry), "supervise", str(run.root), str(sending), str(lock)]
+    log = os.open(run.supervisor_log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    try:
+        return subprocess.Popen(
+            [*_nohup(), *words, *(["reaped"] if reaped else [])],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            cwd=run.root,
+            env={name: value for name, value in os.environ.items() if name != RUN_ENV},
+            pass_fds=(sending, lock),
+            start_new_session=True,
+        )
+    finally:
+        os.close(log)
+
+
+def _nohup() -> list[str]:
+    """Give the words that keep hangups away; the supervisor ignores them anyhow."""
+    return ["nohup"] if shutil.which("nohup") else []
+
+
+def _words(run: Run) -> str:
+    said = Path(run.supervisor_log).read_text(errors="replace").strip()
+    return f"; it said: {said[-SAID:]}" if said else " and said nothing"

@@ -1,0 +1,103 @@
+"""A run as its folder tells it, however damaged: the one place that reads job.json, state.json and exit.json."""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, TypeVar
+
+from remote import processes, wire
+from remote.paths import Run, Workdir
+from remote.schema import Exit, LaunchRequest, State
+
+if TYPE_CHECKING:
+    import os
+
+T = TypeVar("T")
+RUN_ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}")
+STARTING = 120.0  # a run folder without state.json is "starting" for so long
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What the folder says now: `faults` tells of files that cannot be understood; `lost` why nobody owns the run."""
+
+    run: Run
+    request: LaunchRequest | None
+    state: State | None
+    exit: Exit | None
+    lost: str | None
+    faults: tuple[str, ...] = ()
+
+    @property
+    def active(self) -> bool:
+        """Tell whether a supervisor owns the run now, as far as can be known."""
+        return self.exit is None and self.lost is None
+
+
+def folders(workdir: str) -> list[Run]:
+    """Give all runs of a workdir, newest first."""
+    root = Path(Workdir(PurePosixPath(workdir)).runs)
+    try:
+        names = [entry.name for entry in root.iterdir() if RUN_ID.fullmatch(entry.name)]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return [Workdir(PurePosixPath(workdir)).run(name) for name in sorted(names, reverse=True)]
+
+
+def find(workdir: str, run: str) -> Run | None:
+    """Give a run by its id, None when there is none; an id that is no id finds nothing."""
+    folder = Workdir(PurePosixPath(workdir)).run(run)
+    return folder if RUN_ID.fullmatch(run) and Path(folder.root).is_dir() else None
+
+
+def look(run: Run) -> Snapshot:
+    """Read a run's folder."""
+    faults: list[str] = []
+    request = _document(LaunchRequest, run.job, faults)
+    ended = _document(Exit, run.exit, faults)
+    state = _document(State, run.state, faults)
+    lost = None if ended is not None else _lost(run, state, faults)
+    if lost is not None:  # it may have ended between the two looks
+        ended = _document(Exit, run.exit, faults)
+        lost = lost if ended is None else None
+    return Snapshot(run, request, state, ended, lost, tuple(faults))
+
+
+def owned(state: State) -> bool:
+    """Tell whether the supervisor that wrote this state still lives."""
+    return state.boot_id == processes.boot_id() and processes.alive(state.pid, state.pid_started)
+
+
+def lost_reason(state: State, boot_id: str) -> str:
+    """Say why a run without exit.json has no supervisor."""
+    if state.boot_id != boot_id:
+        return "the host was rebooted while the run went on"
+    return f"its supervisor (pid {state.pid}) was killed"
+
+
+def _lost(run: Run, state: State | None, faults: list[str]) -> str | None:
+    if state is not None:
+        return None if owned(state) else lost_reason(state, processes.boot_id())
+    if faults:
+        return None  # nothing can be known: neither that it goes on nor that it is lost
+    try:
+        age = time.time() - Path(run.root).stat().st_mtime
+    except FileNotFoundError:
+        age = 0.0
+    return "its supervisor never came up" if age > STARTING else None
+
+
+def _document(cls: type[T], path: PurePosixPath | os.PathLike[str], faults: list[str]) -> T | None:
+    name = Path(path).name
+    try:
+        return wire.loads(cls, Path(path).read_bytes(), name)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        faults.append(f"{name}: {error.strerror}")
+    except (wire.WireError, ValueError) as error:
+        faults.append(str(error))
+    return None

@@ -1,0 +1,340 @@
+"""Role `supervise RUN_DIR HANDSHAKE_FD LOCK_FD [reaped]`: own a run from its first attempt to its exit.json.
+
+Started by `launch`, detached, with the lock on the output folder and a pipe on which one JSON line says whether the
+run started (`{"outcome": "started"}`) or why not (`{"outcome": "refused", "message": …}`); `reaped` says that leftovers
+of a lost run had to be ended first. This is the only home of the retry policy. Exit code: 0 when exit.json was
+written, 1 when the run never started.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+import traceback
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+from remote import attempts, files, processes, wire
+from remote.failures import Failure, classify
+from remote.handshake import Handshake
+from remote.ledger import Ledger
+from remote.paths import Run, Workdir
+from remote.retries import Budgets, Signs
+from remote.schema import Exit, LaunchRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+TICK = 0.2  # seconds between two looks at the attempt, its events and the wish to stop
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
+GRACE = 20.0  # seconds that a stopped attempt has to finish the batch in hand
+HANG_GRACE = 5.0
+LEFTOVER_GRACE = 2.0  # for what an attempt that has ended itself left behind
+LONGEST_DELAY = 300.0
+SOME_SAMPLES_FAILED = 10  # the attempt's exit code when all but poison samples are done
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """How an attempt ended: done, stopped or failed (then `failure` says why)."""
+
+    kind: str
+    code: int
+    failure: Failure | None = None
+
+
+class NotStarted(Exception):
+    """The first attempt could not be started at all."""
+
+
+class Supervisor:
+    """Owns the attempts of one run."""
+
+    def __init__(
+        self,
+        run: Run,
+        request: LaunchRequest,
+        secrets: Mapping[str, str],
+        handshake: Handshake,
+        *,
+        reaped: bool = False,
+    ) -> None:
+        self.run = run
+        self.job = request.job
+        self.ledger = Ledger(run, request.job.output)
+        self._bundle = Workdir(PurePosixPath(request.job.workdir)).bundle(request.bundle)
+        self._secrets = secrets
+        self._handshake = handshake
+        self._budgets = Budgets(request.job.retry)
+        self._stop: float | None = None  # the grace of the wish to stop
+        self._attempt: attempts.Attempt | None = None
+        self._left: tuple[int, ...] = ()
+        self._reaped = reaped  # leftovers of what went before had to be ended
+        self._killed_for_memory = False
+        self._code = 0
+
+    def go(self) -> Exit:
+        """Make attempts until the run is over; raises NotStarted."""
+        import tenacity
+
+        backoff = self.job.retry.backoff
+        self.ledger.write()
+        self.ledger.tell("started", run=self.run.id, pid=os.getpid(), job=self.job.name)
+        retrying = tenacity.Retrying(
+            retry=self._again,
+            wait=tenacity.wait_exponential_jitter(initial=backoff, max=max(LONGEST_DELAY, backoff), jitter=backoff / 2),
+            sleep=self._sleep,
+            before_sleep=self._announce,
+        )
+        result: Result = retrying(self._one_attempt)
+        return self._exit(result)
+
+    def abandon(self) -> Exit:
+        """End everything after a fault of our own, so that nobody is left behind."""
+        self._left = self._end_all(0.0)
+        return self._exit(Result("failed", 1, Failure(kind="fatal", cause="supervisor-crashed")))
+
+    # ---- the retry policy, as tenacity asks for it -------------------------------------------------------------
+
+    def _again(self, state: Any) -> bool:
+        if state.outcome.failed:
+            return False  # not an attempt's failure but ours: tenacity raises it
+        failure = state.outcome.result().failure
+        if failure is None:
+            return False
+        if self.ledger.came_further():
+            self._budgets.progressed()
+            state.attempt_number = 1  # the delays start over, too
+        return self._budgets.allows(failure)
+
+    def _announce(self, state: Any) -> None:
+        cause = state.outcome.result().failure.cause
+        number = self.ledger.state.attempt + 1
+        self.ledger.tell("retry", attempt=number, delay=round(state.next_action.sleep, 1), cause=cause)
+        self.ledger.change(phase="retrying", cause=cause)
+
+    def _sleep(self, seconds: float) -> None:
+        until = time.monotonic() + seconds
+        while self._stop is None and (left := until - time.monotonic()) > 0:
+            self._look(min(TICK, left))
+
+    # ---- one attempt -------------------------------------------------------------------------------------------
+
+    def _one_attempt(self) -> Result:
+        if self._stop is not None:
+            return Result("stopped", self._code)
+        number = self.ledger.state.attempt + 1
+        try:
+            attempt = attempts.Attempt(self.run, self.job, self._bundle, number, self._secrets)
+        except OSError as error:
+            message = f"cannot start {error.filename or self.job.python}: {error.strerror}"
+            if self._handshake.open:
+                raise NotStarted(message) from error
+            return Result("failed", 127, Failure(kind="fatal", cause="cannot-start", root_line=message))
+        self._attempt = attempt
+        self.ledger.change(phase="starting", attempt=number)
+        self.ledger.tell("attempt", pid=attempt.pid)
+        self._handshake.say("started")
+        reaped = self._reaped
+        hang, progressed = self._watch(attempt)
+        result = self._judge(attempt, hang, progressed=progressed, reaped=reaped)
+        self._code = result.code
+        self._tell_end(result)
+        return result
+
+    def _watch(self, attempt: attempts.Attempt) -> tuple[str, bool]:
+        """Stay with the attempt until it and all that it started is gone; gives why it hung and what it progressed."""
+        kills = processes.out_of_memory_kills()
+        signs = Signs(time.monotonic())
+        hang: str | None = None
+        while attempt.code is None and self._stop is None and hang is None:
+            self._look(TICK)
+            self._note(attempt, signs)
+            hang = signs.hangs(time.monotonic(), self.job.retry)
+        if self._stop is not None and attempt.code is None:
+            self.ledger.tell("stopping", grace=self._stop)
+            self._left = self._end_attempt(attempt, self._stop)
+        elif hang is not None and attempt.code is None:
+            self.ledger.tell("hang", waiting=hang)
+            self._left = self._end_attempt(attempt, HANG_GRACE)
+        else:
+            hang = None
+            self._reaped = bool(self._leftovers())
+            self._left = self._end_all(LEFTOVER_GRACE)
+        self._note(attempt, signs)
+        self._killed_for_memory = processes.out_of_memory_kills() > kills
+        return hang or "", signs.extracting
+
+    def _note(self, attempt: attempts.Attempt, signs: Signs) -> None:
+        """Take in what the attempt said and told since the last look."""
+        told = [self.ledger.hear(event) for event in attempt.pump()]
+        now = time.monotonic()
+        if any(told):
+            signs.progressed(now)
+            attempt.all_well()
+        if attempt.grew() or told:
+            signs.said(now)
+
+    def _judge(self, attempt: attempts.Attempt, hang: str, *, progressed: bool, reaped: bool) -> Result:
+        code = attempt.code if attempt.code is not None else 128 + signal.SIGKILL
+        samples = self.ledger.state.samples
+        if code == 0:
+            return Result("done", code)
+        if self._stop is not None:
+            return Result("stopped", code)
+        if hang:
+            failure = Failure(kind="transient", cause="hang", root_line=hang, advice="The attempt made no headway.")
+        elif code == SOME_SAMPLES_FAILED:
+            line = f"{samples.failed} of {samples.total} samples failed, all others are done"
+            failure = Failure(kind="fatal", cause="samples-failed", root_line=line)
+        else:
+            failure = classify(
+                attempt.log_text(), code,
+                progressed=progressed, reaped=reaped, out_of_memory=self._killed_for_memory,
+            )  # fmt: skip
+        return Result("failed", code, failure)
+
+    def _tell_end(self, result: Result) -> None:
+        failure = result.failure
+        self.ledger.tell(
+            "attempt-ended",
+            code=result.code,
+            **{"class": failure.kind if failure else result.kind},
+            cause=failure.cause if failure else None,
+            root_line=failure.root_line if failure else None,
+            advice=failure.advice if failure else None,
+        )
+
+    # ---- looking and ending ------------------------------------------------------------------------------------
+
+    def _look(self, seconds: float) -> None:
+        """Wait for a signal or the time, then see to the children, the wish to stop and the heartbeat."""
+        caught = signal.sigtimedwait(SIGNALS, seconds)
+        if caught is not None and caught.si_signo != signal.SIGCHLD and self._stop is None:
+            self._stop = GRACE
+        self._reap()
+        if self._stop is None:
+            self._stop = _wish(self.run)
+        self.ledger.beat()
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if not pid:
+                return
+            if self._attempt is not None and pid == self._attempt.pid:
+                self._attempt.reaped(status)
+
+    def _end_attempt(self, attempt: attempts.Attempt, grace: float) -> tuple[int, ...]:
+        """End an attempt. Our own engine's process is asked alone: its workers must live to finish the batch."""
+        if self.job.engine == "command" or attempt.main is None:
+            return self._end_all(grace)
+        processes.send(attempt.main, signal.SIGTERM)
+        until = time.monotonic() + grace
+        while attempt.code is None and time.monotonic() < until:
+            self._tick()
+            time.sleep(TICK / 4)
+        return self._end_all(LEFTOVER_GRACE if attempt.code is not None else 0.0)
+
+    def _end_all(self, grace: float) -> tuple[int, ...]:
+        left = processes.end(self._leftovers, grace=grace, tick=self._tick)
+        self._reap()
+        return left
+
+    def _tick(self) -> None:
+        self._reap()
+        if self._attempt is not None:
+            for event in self._attempt.pump():
+                self.ledger.hear(event)
+        self.ledger.beat()
+
+    def _leftovers(self) -> list[processes.Process]:
+        """Give all that the run has started: what descends from us, and what carries its marks."""
+        own = {process.pid: process for process in processes.started_by(os.getpid())}
+        return list({**own, **{process.pid: process for process in processes.of_run(self.run)}}.values())
+
+    def _exit(self, result: Result) -> Exit:
+        failure = result.failure
+        phase = {"done": "done", "stopped": "stopped"}.get(result.kind, "failed")
+        self.ledger.change(phase=phase, cause=failure.cause if failure else None)
+        self.ledger.tell("ended", phase=phase, code=result.code, cause=failure.cause if failure else None)
+        return Exit(
+            phase=phase,
+            code=result.code,
+            ended=time.time(),
+            attempts=self.ledger.state.attempt,
+            cause=failure.cause if failure else None,
+            root_line=failure.root_line if failure else None,
+            samples=self.ledger.state.samples,
+            left_running=self._left,
+        )
+
+
+def main(arguments: list[str]) -> int:
+    """Supervise the run of a folder; gives the exit code."""
+    folder, handshake, lock = arguments[0], Handshake(int(arguments[1])), int(arguments[2])
+    os.set_inheritable(lock, False)  # noqa: FBT003 - the standard library's own signature
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    attempts.adopt_orphans()
+    run = Run(PurePosixPath(folder))
+    try:
+        request = wire.loads(LaunchRequest, Path(run.job).read_bytes(), "job.json")
+        sys.path.insert(0, str(Workdir(PurePosixPath(request.job.workdir)).bundle(request.bundle).vendor))
+        supervisor = Supervisor(run, request, _secrets(run), handshake, reaped="reaped" in arguments[3:])
+    except Exception as error:
+        handshake.say("refused", f"the supervisor cannot start: {error}")
+        raise
+    try:
+        ended = supervisor.go()
+    except NotStarted as error:
+        handshake.say("refused", str(error))
+        return 1
+    except Exception as error:  # noqa: BLE001 - whatever it is, nobody may be left behind
+        traceback.print_exc()
+        handshake.say("refused", f"the supervisor failed: {error}")
+        ended = supervisor.abandon()
+    _write_exit(run, ended)
+    return 0  # the lock is let go by the kernel, last of all
+
+
+def _write_exit(run: Run, ended: Exit) -> None:
+    """Write exit.json; a full disk is waited out, because a run without it would look lost."""
+    while not _written(run, ended) and Path(run.root).is_dir():
+        time.sleep(1.0)
+
+
+def _written(run: Run, ended: Exit) -> bool:
+    try:
+        files.replace(run.exit, wire.dumps(ended).encode())
+    except OSError:
+        return False
+    return True
+
+
+def _secrets(run: Run) -> dict[str, str]:
+    """Take the secrets into memory and off the disk."""
+    try:
+        secrets = json.loads(Path(run.secrets).read_bytes())
+    except FileNotFoundError:
+        return {}
+    Path(run.secrets).unlink()
+    return {str(name): str(value) for name, value in secrets.items()}
+
+
+def _wish(run: Run) -> float | None:
+    """Give the grace that the stop file grants, None when nobody wished for the end."""
+    try:
+        data = json.loads(Path(run.stop).read_bytes())
+        return max(0.0, float(data["grace"]))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError):
+        return GRACE  # the wish stands, whatever the file holds
