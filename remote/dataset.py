@@ -152,3 +152,48 @@ def _whole_numbers(values: Any, where: str) -> tuple[int, ...]:
         if type(value) is not int:
             raise DatasetError(f"{where}[{number}]: expected a whole number, found {value!r:.40}")
     return tuple(values)
+
+
+def faults(path: str, limit: int = 5) -> list[DatasetError]:
+    """Give the errors of the samples that cannot be one, at most `limit`; JSON lines are gone through to the end."""
+    source = Path(path)
+    found: list[DatasetError] = []
+    try:
+        if source.is_dir() or source.suffix == ".parquet":
+            for _ in read(path):
+                pass
+            return found
+        with source.open("rb") as file:
+            for number, line in enumerate(file, 1):
+                if len(found) < limit and line.strip() and (error := _fault(line, number, source.name)) is not None:
+                    found.append(error)
+    except OSError as error:
+        found.append(DatasetError(f"{source}: cannot be read ({error.strerror or error})"))
+    except DatasetError as error:
+        found.append(error)
+    return found
+
+
+def count(path: str) -> int:
+    """Count the samples without looking at them; raises DatasetError."""
+    source = Path(path)
+    try:
+        if source.suffix == ".parquet":
+            from pyarrow.parquet import ParquetFile
+
+            return int(ParquetFile(source).metadata.num_rows)
+        if source.is_dir():
+            return sum(1 for _ in _folder(source))
+        with source.open("rb") as file:
+            return sum(1 for line in file if line.strip())
+    except OSError as error:
+        raise DatasetError(f"{source}: cannot be read ({error.strerror or error})") from error
+
+
+def _fault(line: bytes, number: int, name: str) -> DatasetError | None:
+    where = f"{name}:{number}"
+    try:
+        _sample(0, where, _json(line, where, encoding="utf-8-sig" if number == 1 else "utf-8"))
+    except DatasetError as error:
+        return error
+    return None
