@@ -35,6 +35,7 @@ class Unreachable(PrudentError):
     """The host cannot be reached, does not let us in, or cannot run our payload at all."""
 
     exit_code = 4
+    transient = False  # True where the same attempt may work later: no answer, refused, broken off
 
 
 class JobFailed(PrudentError):

@@ -1,0 +1,189 @@
+"""Commands on SSH channels: bytes in, bytes out, and a deadline on everything."""
+
+from __future__ import annotations
+
+import contextlib
+import selectors
+import threading
+import time
+from typing import TYPE_CHECKING, Self
+
+import paramiko
+
+from local.errors import LinkLost
+from local.links.base import Answer
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from local.links.base import Command
+    from local.links.connection import Connection
+
+CHUNK = 1 << 16
+KEPT = 1 << 13
+OPENING = 15.0
+GRACE = 1.0  # what overruns its deadline by this is freed by closing the connection under it
+BROKEN = (paramiko.SSHException, OSError, EOFError)
+
+
+def run(connection: Connection, command: Command, stdin: bytes, deadline: float, limit: int) -> Answer:
+    """Run a command to its end; raises LinkLost."""
+    until = time.monotonic() + deadline
+    late = f"no end within {deadline:g} s: {command.words[0]}"
+    guard = threading.Timer(deadline + GRACE, connection.close, args=(late,))
+    guard.daemon = True
+    guard.start()
+    try:
+        channel = start(connection, command, stdin)
+        return _Conversation(connection, channel, until, limit, late).answer()
+    except BROKEN as error:
+        raise connection.lost(f"the connection broke: {error or type(error).__name__}") from error
+    finally:
+        guard.cancel()
+
+
+def start(connection: Connection, command: Command, stdin: bytes) -> paramiko.Channel:
+    """Start a command on a channel of its own and see that its input is fed."""
+    channel = connection.transport.open_session(timeout=OPENING)
+    channel.exec_command(str(command))
+    threading.Thread(target=_feed, args=(channel, stdin), name="stdin", daemon=True).start()
+    return channel
+
+
+class _Conversation:
+    """What a command says until it ends."""
+
+    def __init__(self, connection: Connection, channel: paramiko.Channel, until: float, limit: int, late: str) -> None:
+        self._connection = connection
+        self._channel = channel
+        self._until = until
+        self._limit = limit
+        self._late = late
+
+    def answer(self) -> Answer:
+        stdout: list[bytes] = []
+        stderr: list[bytes] = []
+        with Readable(self._channel) as readable:
+            while True:
+                ended = has_ended(self._channel)  # asked first: what came before it is still read
+                if drain(self._channel, stdout, stderr):
+                    if sum(map(len, (*stdout, *stderr))) > self._limit:
+                        raise LinkLost(f"the command wrote more than {self._limit} bytes")
+                    continue
+                if ended:
+                    break
+                if not readable.wait(self._left()):
+                    raise LinkLost(self._late)
+        return Answer(self._code(), b"".join(stdout), b"".join(stderr))
+
+    def _left(self) -> float:
+        return max(0.0, self._until - time.monotonic())
+
+    def _code(self) -> int | None:
+        if not self._channel.status_event.wait(self._left()):
+            raise LinkLost(self._late)
+        code: int = self._channel.exit_status
+        self._channel.close()
+        if code >= 0:
+            return code
+        if not self._connection.alive:
+            raise self._connection.lost("the connection broke")
+        return None
+
+
+class SshStream:
+    """A command on a connection of its own whose output is read while it runs."""
+
+    def __init__(self, connection: Connection, command: Command, stdin: bytes) -> None:
+        self._connection = connection
+        self._stderr: list[bytes] = []
+        self._closed = False
+        guard = threading.Timer(OPENING + GRACE, connection.close, args=("the host did not start the command",))
+        guard.daemon = True
+        guard.start()
+        try:
+            self._channel = start(connection, command, stdin)
+        except BROKEN as error:
+            connection.close()
+            raise connection.lost(f"the connection broke: {error or type(error).__name__}") from error
+        finally:
+            guard.cancel()
+
+    @property
+    def stderr(self) -> bytes:
+        """Give the end of what the command said on standard error."""
+        return b"".join(self._stderr)[-KEPT:]
+
+    def read(self, timeout: float) -> bytes:
+        """Give the next bytes, b"" at the end; raises LinkLost when none came in time or the link broke."""
+        until = time.monotonic() + timeout
+        stdout: list[bytes] = []
+        with Readable(self._channel) as readable:
+            while not self._closed:
+                ended = has_ended(self._channel)
+                drained = drain(self._channel, stdout, self._stderr)
+                if stdout:
+                    return b"".join(stdout)
+                if ended and not drained:
+                    break
+                if not drained and not readable.wait(max(0.0, until - time.monotonic())):
+                    raise LinkLost(f"nothing came for {timeout:g} s")
+                self._stderr = [self.stderr]
+        if not self._closed and not self._channel.eof_received and not self._connection.alive:
+            raise self._connection.lost("the connection broke")
+        return b""
+
+    def close(self) -> None:
+        """End reading by letting go of the connection: the command's next write fails."""
+        self._closed = True
+        self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class Readable:
+    """Waits until a channel has something to read, or has ended."""
+
+    def __init__(self, channel: paramiko.Channel) -> None:
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(channel.fileno(), selectors.EVENT_READ)
+
+    def wait(self, timeout: float) -> bool:
+        """Tell whether there is something within `timeout` seconds."""
+        return bool(self._selector.select(timeout))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._selector.close()
+
+
+def has_ended(channel: paramiko.Channel) -> bool:
+    """Tell whether no more output will come (what has come may still wait to be read)."""
+    return bool(channel.eof_received or channel.closed)
+
+
+def drain(channel: paramiko.Channel, stdout: list[bytes], stderr: list[bytes]) -> bool:
+    """Take what is there, without waiting; tells whether there was anything."""
+    found = False
+    if channel.recv_ready():
+        stdout.append(channel.recv(CHUNK))
+        found = True
+    if channel.recv_stderr_ready():
+        stderr.append(channel.recv_stderr(CHUNK))
+        found = True
+    return found
+
+
+def _feed(channel: paramiko.Channel, stdin: bytes) -> None:
+    """Send the input; a command that wants no more of it is not a failure."""
+    with contextlib.suppress(*BROKEN):
+        channel.sendall(stdin)
+        channel.shutdown_write()

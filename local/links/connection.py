@@ -1,0 +1,200 @@
+"""One authenticated SSH connection, through any jump hosts: dialled by us, verified by us, watched by us."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from typing import TYPE_CHECKING, Any
+
+import fabric
+import paramiko
+from fabric.config import Config, SSHConfig
+
+from local.errors import LinkLost, UsageError
+from local.links import hostkeys, trouble
+from local.links.sockets import dial
+from local.links.userkeys import UserKeys
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from local.links.settings import SshSettings
+    from local.links.sshconfig import Resolved
+
+BEAT = 5.0  # seconds between two probes of a connection
+SILENCE = 10.0  # an unanswered probe means after this long that the link is dead
+NO_REKEY = 1 << 62  # Paramiko deadlocks when it starts a key exchange under load; the server starts them in time
+
+# Paramiko reports through logging what it also raises; we tell it once, in our words.
+logging.getLogger("paramiko").addHandler(logging.NullHandler())
+
+
+class Connection:
+    """A chain of authenticated transports, the last one being the host's; `why` says why it was given up."""
+
+    def __init__(self, chain: list[fabric.Connection]) -> None:
+        self._chain = chain
+        self._closing = threading.Lock()
+        self._ended = threading.Event()
+        self.why = ""
+        threading.Thread(target=self._watch, name=f"pulse {chain[-1].host}", daemon=True).start()
+
+    @property
+    def transport(self) -> paramiko.Transport:
+        """Give the host's transport."""
+        transport: paramiko.Transport = self._chain[-1].client.get_transport()
+        return transport
+
+    @property
+    def alive(self) -> bool:
+        """Tell whether nobody has given the connection up yet (silence is noticed by the pulse)."""
+        return not self._ended.is_set() and self.transport.is_active()
+
+    def close(self, why: str = "") -> None:
+        """Let go at once of everything that waits on the connection."""
+        with self._closing:
+            if self._ended.is_set():
+                return
+            self.why = why
+            self._ended.set()
+        for link in reversed(self._chain):
+            _shut(link)
+
+    def lost(self, otherwise: str) -> LinkLost:
+        """Give the error for a connection that broke."""
+        return LinkLost(self.why or otherwise)
+
+    def _watch(self) -> None:
+        """Probe with a deadline of our own: a transport thinks itself active on a dead link for hours."""
+        transport = self.transport
+        while not self._ended.wait(BEAT) and transport.is_active():
+            answered = threading.Event()
+            threading.Thread(target=_probe, args=(transport, answered), name="probe", daemon=True).start()
+            if not answered.wait(SILENCE) and not self._ended.is_set():
+                self.close(f"the host has not answered for {SILENCE:g} s")
+
+
+def connect(
+    hops: Sequence[Resolved], settings: SshSettings, notice: Callable[[str], None], *, pin_file: Any = None
+) -> Connection:
+    """Connect hop by hop, each verified and let in as the last is; raises Unreachable or HostKeyError."""
+    chain: list[fabric.Connection] = []
+    try:
+        for hop in hops:
+            chain.append(_open(hop, settings, notice, chain[-1] if chain else None, pin_file or hostkeys.pins()))
+    except BaseException:
+        for link in reversed(chain):
+            _shut(link)
+        raise
+    return Connection(chain)
+
+
+def _open(
+    hop: Resolved, settings: SshSettings, notice: Callable[[str], None], gateway: Any, pin_file: Any
+) -> fabric.Connection:
+    sock = None
+    link = None
+    try:
+        sock = _reach(hop, settings, gateway)
+        link = _prepared(hop, settings, notice, sock, pin_file)
+        link.open()
+    except BaseException as error:
+        if link is not None:
+            _shut(link)
+        if sock is not None:
+            sock.close()
+        if not isinstance(error, Exception):
+            raise
+        raise trouble.explain(error, target=str(hop), where=settings.name) from error
+    return link
+
+
+def _reach(hop: Resolved, settings: SshSettings, gateway: Any) -> Any:
+    if gateway is not None:
+        transport = gateway.client.get_transport()
+        place = (hop.host, hop.port)
+        return transport.open_channel("direct-tcpip", place, ("127.0.0.1", 0), timeout=settings.connect_timeout)
+    if hop.proxy_command:
+        raise UsageError(
+            f"ssh_config reaches {hop.host} by a ProxyCommand, which is not supported",
+            remedy="Use ProxyJump, or `jump` in the inventory.",
+            where=settings.name,
+        )
+    return dial(hop.host, hop.port, settings.connect_timeout)
+
+
+def _prepared(
+    hop: Resolved, settings: SshSettings, notice: Callable[[str], None], sock: Any, pin_file: Any
+) -> fabric.Connection:
+    """Give Fabric's connection with our socket, host key policy, algorithms, keys and deadlines in place of its own."""
+    link = fabric.Connection(
+        hop.host,
+        user=hop.user,
+        port=hop.port,
+        forward_agent=False,
+        config=Config(ssh_config=SSHConfig()),  # ssh_config has been asked already
+        connect_kwargs={
+            "sock": sock,
+            "timeout": settings.banner_timeout,
+            "banner_timeout": settings.banner_timeout,
+            "auth_timeout": settings.auth_timeout,
+            "channel_timeout": settings.connect_timeout,
+            "auth_strategy": UserKeys(hop),
+            "transport_factory": _transport_for(hop, pin_file),
+        },
+    )
+    link.client.set_missing_host_key_policy(_Policy(hop, settings, notice, pin_file))
+    return link
+
+
+def _transport_for(hop: Resolved, pin_file: Any) -> Callable[..., paramiko.Transport]:
+    def make(sock: Any, **options: Any) -> paramiko.Transport:
+        transport = paramiko.Transport(sock, **options)
+        security = transport.get_security_options()
+        entries = hostkeys.read((*hop.known_hosts, pin_file))
+        security.key_types = hostkeys.preferred(entries, hop.known_as, security.key_types)
+        transport.packetizer.REKEY_BYTES = NO_REKEY
+        transport.packetizer.REKEY_PACKETS = NO_REKEY
+        return transport
+
+    return make
+
+
+class _Policy(paramiko.MissingHostKeyPolicy):
+    """Judges every key: the client is given no known keys of its own, so that it asks us each time."""
+
+    def __init__(self, hop: Resolved, settings: SshSettings, notice: Callable[[str], None], pin_file: Any) -> None:
+        self._hop = hop
+        self._settings = settings
+        self._notice = notice
+        self._pin_file = pin_file
+
+    def missing_host_key(self, client: paramiko.SSHClient, hostname: str, key: paramiko.PKey) -> None:  # noqa: ARG002
+        """Let a key pass or raise HostKeyError."""
+        said = hostkeys.verify(
+            self._hop.known_as,
+            hostkeys.Key(key.get_name(), key.asbytes()),
+            files=self._hop.known_hosts,
+            pin_file=self._pin_file,
+            strict=self._settings.host_key == "strict",
+            where=self._settings.name,
+        )
+        if said:
+            self._notice(said)
+
+
+def _probe(transport: paramiko.Transport, answered: threading.Event) -> None:
+    with contextlib.suppress(Exception):  # a broken link is found by everybody else too
+        transport.global_request("keepalive@openssh.com", wait=True)
+    answered.set()
+
+
+def _shut(link: fabric.Connection) -> None:
+    transport = link.client.get_transport()
+    with contextlib.suppress(Exception):  # whatever it says, it is let go of
+        link.client.close()
+    if transport is not None:
+        transport.sock.close()
+        if transport.is_alive() and transport is not threading.current_thread():
+            transport.join(1.0)

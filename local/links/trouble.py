@@ -1,0 +1,79 @@
+"""The errors of sockets, SSH and keys, mapped to ours where they enter: what was tried, what it means, what to do."""
+
+from __future__ import annotations
+
+import errno
+import socket
+from typing import TYPE_CHECKING
+
+import paramiko
+from paramiko.auth_strategy import AuthFailure
+from paramiko.ssh_exception import IncompatiblePeer
+
+from local.errors import HostKeyError, PrudentError, Unreachable
+from local.links import userkeys
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+BUSY = (
+    "The host may be starting, overloaded, or letting in only so many at once (sshd's MaxStartups); try again shortly."
+)
+WRONG_PORT = "Check the port, and that an SSH server runs there."
+SPELLING = "Check its spelling, or the network's name service."
+NO_ROUTE = "Check the address, the network or VPN, and the firewall between."
+
+
+def explain(error: BaseException, *, target: str, where: str) -> PrudentError:
+    """Give our error for what stopped a connection; `target` is user@host:port."""
+    if isinstance(error, PrudentError):
+        return error
+    if isinstance(error, AuthFailure) and not userkeys.lost(error):
+        return Unreachable(
+            f"{target} lets none of our keys in: {userkeys.tried(error)}",
+            remedy="Name the right `user` and `identity_file`, or have the key put into the host's authorized_keys.",
+            where=where,
+        )
+    if isinstance(error, IncompatiblePeer):
+        remedy = "Its SSH server is too old for this Paramiko."
+        return Unreachable(f"{target} has no algorithm in common with us: {error}", remedy=remedy, where=where)
+    message, remedy = _words(error)
+    trouble = Unreachable(f"{target} {message}", remedy=remedy, where=where)
+    trouble.transient = not _is_unknown_name(error)
+    return trouble
+
+
+def worth_another_try(error: BaseException) -> bool:
+    """Tell whether the same connection may well work in a moment: the server was there and broke off."""
+    if isinstance(error, HostKeyError) or not isinstance(error, Unreachable) or not error.transient:
+        return False
+    cause = error.__cause__
+    return isinstance(cause, paramiko.SSHException | EOFError | ConnectionResetError)
+
+
+def _words(error: BaseException) -> tuple[str, str]:
+    text = str(error) or type(error).__name__
+    for applies, message, remedy in _KNOWN:
+        if applies(error, text):
+            return message.format(text=text), remedy
+    return f"cannot be reached: {text}", NO_ROUTE
+
+
+def _is_unknown_name(error: BaseException) -> bool:
+    return isinstance(error, socket.gaierror) and error.errno != socket.EAI_AGAIN
+
+
+def _is_late(error: BaseException, _: str) -> bool:
+    return isinstance(error, TimeoutError) or getattr(error, "errno", None) == errno.ETIMEDOUT
+
+
+# The first that applies speaks; {text} is the error's own words.
+_KNOWN: tuple[tuple[Callable[[BaseException, str], bool], str, str], ...] = (
+    (lambda e, _: isinstance(e, socket.gaierror), "is not a known name ({text})", SPELLING),
+    (lambda e, _: isinstance(e, ConnectionRefusedError), "refuses connections: nothing listens there", WRONG_PORT),
+    (_is_late, "does not answer within the connect timeout", NO_ROUTE),
+    (lambda _, t: "banner" in t, "answers, but not as an SSH server does (no banner)", f"{WRONG_PORT} {BUSY}"),
+    (lambda _, t: "No existing session" in t or "imed out" in t, "took the connection, then fell silent", BUSY),
+    (lambda e, _: isinstance(e, paramiko.ChannelException), "is beyond its jump host's reach ({text})", NO_ROUTE),
+    (lambda e, _: isinstance(e, ConnectionResetError | EOFError | AuthFailure), "broke the connection off", BUSY),
+)

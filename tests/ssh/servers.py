@@ -1,0 +1,69 @@
+"""What a test knows of an SSH server, whichever it is."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import socket
+import subprocess
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from local.links.settings import SshSettings
+from local.links.ssh import SshLink, open_link
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+USER = pwd.getpwuid(os.geteuid()).pw_name
+
+
+def make_key(path: Path, kind: str = "ed25519") -> Path:
+    """Make a key pair without passphrase."""
+    subprocess.run(["ssh-keygen", "-q", "-t", kind, "-N", "", "-C", "test", "-f", path], check=True)
+    return path
+
+
+def free_port() -> int:
+    """Give a port of the loopback on which nothing listens just now."""
+    with closing(socket.socket()) as sock:
+        sock.bind(("127.0.0.1", 0))
+        port: int = sock.getsockname()[1]
+        return port
+
+
+@dataclass(frozen=True, kw_only=True)
+class Server:
+    """A running SSH server; `folder` holds its keys, `home` is the home folder that its commands see."""
+
+    kind: str
+    port: int
+    folder: Path
+    home: Path
+    pid: int | None = None
+    user: str = USER
+
+    @property
+    def identity(self) -> Path:
+        return self.folder / "user_key"
+
+    @property
+    def host_key(self) -> Path:
+        return self.folder / "host_key"
+
+    @property
+    def pins(self) -> Path:
+        """The pin file that links to this server use."""
+        return self.folder / "pins"
+
+    def settings(self, **changes: Any) -> SshSettings:
+        given = {
+            "name": self.kind, "address": "127.0.0.1", "port": self.port, "user": self.user,
+            "identity_file": str(self.identity), "connect_timeout": 5.0, "banner_timeout": 10.0, "auth_timeout": 10.0,
+        }  # fmt: skip
+        return SshSettings(**{**given, **changes})
+
+    def link(self, *, pin_file: Path | None = None, **changes: Any) -> SshLink:
+        """Give a link that knows nothing of the developer's own ssh_config and known_hosts."""
+        return open_link(self.settings(**changes), ssh_config="none", pin_file=pin_file or self.pins)
