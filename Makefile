@@ -1,0 +1,54 @@
+# The one door: what a person types is what CI runs. `make` alone lists the doors.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+PY := .venv/bin/python
+SETUP := .venv/.set-up
+TESTS ?=
+
+.PHONY: help setup stack demo test lint types unit payload ssh chaos stack-tests format clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(SETUP) ## the controller's environment: .venv with `fab` in it
+
+$(SETUP): pyproject.toml constraints/controller.txt .ci/setup
+	@.ci/setup
+	@touch $@
+
+stack: $(SETUP) ## the real vLLM and speculators for a CPU (8 GB, in the user's cache, made once)
+	@.ci/stack
+
+demo: stack ## a loopback host, a tiny model, and the whole main job on it: gate, extract, verify
+	@.venv/bin/fab demo
+
+test: setup sshd lint types stack ## everything that CI runs
+	@$(PY) -m pytest -n 2 --dist loadgroup tests/unit tests/payload $(TESTS)
+	@$(PY) -m pytest tests/ssh tests/chaos tests/stack $(TESTS)
+
+lint: $(SETUP) ## ruff: style and format
+	@.venv/bin/ruff check .
+	@.venv/bin/ruff format --check .
+
+types: $(SETUP) ## mypy, strict; the payload also for the oldest Python of a host
+	@.venv/bin/mypy
+	@.venv/bin/mypy --python-version 3.10 --package remote
+
+unit payload ssh chaos: $(SETUP) ## the tests of one level
+	@$(PY) -m pytest tests/$@ $(TESTS)
+
+stack-tests: stack ## the tests that run the real vLLM
+	@$(PY) -m pytest tests/stack $(TESTS)
+
+format: $(SETUP) ## let ruff format and mend
+	@.venv/bin/ruff check --fix .
+	@.venv/bin/ruff format .
+
+.PHONY: sshd
+sshd:
+	@.ci/sshd
+
+clean: ## remove what `make setup` and the tools made here (the stack stays in the user's cache)
+	rm -rf .venv build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
