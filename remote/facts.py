@@ -1,0 +1,140 @@
+"""Verb `facts`: what the host is. Imports nothing of what is installed; well under a second on a real environment."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import re
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from remote import commands, disk, gpu, packages, wire
+from remote.engines.defaults import gate_of
+from remote.schema import HostFacts, PythonFacts, SourceFile
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from remote.packages import Installed
+    from remote.schema import Disk, FactsRequest, Job
+
+_LOGIND_CONF = ("/etc/systemd/logind.conf", "/run/systemd/logind.conf", "/usr/lib/systemd/logind.conf")
+_KILL = re.compile(r"^\s*KillUserProcesses\s*=\s*(\w+)", re.MULTILINE)
+
+
+def answer(request: FactsRequest) -> HostFacts:
+    """Give the facts of this host, for a job where one is named."""
+    job = request.job
+    found = _installed(job, request.sources)
+    distributions, records = packages.distributions(found.path)
+    graphics = gpu.gpus()
+    return HostFacts(
+        hostname=platform.node(),
+        system=f"{platform.system()} {platform.release()} {platform.machine()}",
+        now=time.time(),
+        boot_id=disk.boot_id(),
+        python=_python(),
+        cpus=disk.cpus(),
+        memory_total=disk.memory_total(),
+        shm_free=disk.shm_free(),
+        cuda_home=gpu.cuda_home((job.env.get("CUDA_HOME") if job else None) or os.environ.get("CUDA_HOME")),
+        gpu=graphics,
+        distributions=distributions,
+        records=records,
+        disks=_disks(job),
+        model_exists=_exists(job.model) if job else None,
+        dataset_exists=_exists(job.dataset) if job else None,
+        sources=tuple(_source(found, path) for path in request.sources),
+        kill_user_processes=kill_user_processes(),
+        fingerprint=_fingerprint(request, found, (distributions, records), [card.driver for card in graphics.gpus]),
+    )
+
+
+def kill_user_processes() -> bool | None:
+    """Tell whether logind ends a user's processes at logout; None where there is no systemd, or nobody says."""
+    if not Path("/run/systemd/system").is_dir():
+        return None
+    said = commands.run(["loginctl", "show-session", "--property=KillUserProcesses"], limit=3)
+    texts = [said.out] if said.code == 0 else []
+    texts += [_text(file) for name in _LOGIND_CONF for file in _drop_ins_first(name)]
+    values = [found[-1] for text in texts if (found := _KILL.findall(text))]
+    return values[0].lower() in {"yes", "true", "1", "on"} if values else None
+
+
+def _drop_ins_first(name: str) -> tuple[Path, ...]:
+    return (*sorted(Path(f"{name}.d").glob("*.conf"), reverse=True), Path(name))
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def _installed(job: Job | None, sources: Iterable[str]) -> Installed:
+    """Find packages as the job's Python would; without a job, as this one does."""
+    gate = gate_of(job) if job else None
+    modules = (*gate.modules, *(symbol.split(":")[0] for symbol in gate.symbols)) if gate else ()
+    names = {packages.top_level(name) for name in (*sources, *modules)}
+    try:
+        return packages.installed(job.python if job else sys.executable, job.env if job else {}, names)
+    except packages.PackagesUnknown:
+        return packages.here()
+
+
+def _python() -> PythonFacts:
+    return PythonFacts(executable=sys.executable, version=platform.python_version(), prefix=sys.prefix)
+
+
+def _disks(job: Job | None) -> dict[str, Disk]:
+    return {"output": disk.disk(job.output), "workdir": disk.disk(job.workdir)} if job else {}
+
+
+def _exists(path: str) -> bool | None:
+    """Tell whether a path of the job is there; None for a name that is no path (a model of the hub)."""
+    return Path(path).expanduser().exists() if path.startswith(("/", "~/", "./", "../")) else None
+
+
+def _source(found: Installed, path: str) -> SourceFile:
+    location = found.locate(path)
+    if location is None:
+        return SourceFile(path=path)
+    try:
+        text = location.read_bytes().decode()
+    except (OSError, UnicodeDecodeError):
+        text = None
+    return SourceFile(path=path, location=str(location), text=text)
+
+
+def _fingerprint(
+    request: FactsRequest, found: Installed, environment: tuple[dict[str, str], str], drivers: list[str]
+) -> str:
+    """Name all that a verdict depends on: packages (edits in place too), python, driver, job, bundle, model."""
+    job = request.job
+    gate = gate_of(job) if job else None
+    watched = sorted({packages.top_level(name) for name in gate.modules}) if gate else []
+    document = [
+        environment,
+        [packages.stamps(found.packages[name]) for name in watched if name in found.packages],
+        [sys.executable, sys.version],
+        drivers,
+        wire.encode(job) if job else None,
+        request.bundle,
+        _model(job.model) if job and job.model else None,
+    ]
+    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
+
+
+def _model(path: str) -> list[object]:
+    """Give the hash of config.json, and the names and sizes of a model folder's files."""
+    folder = Path(path).expanduser()
+    if not folder.is_dir():
+        return [path]
+    config = folder / "config.json"
+    digest = hashlib.sha256(config.read_bytes()).hexdigest() if config.is_file() else None
+    return [digest, sorted([entry.name, entry.stat().st_size] for entry in folder.iterdir() if entry.is_file())]
