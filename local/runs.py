@@ -1,0 +1,81 @@
+"""The runs on a host: their status, their end, their check; and the document that `status --json` prints."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from local.errors import UsageError
+from remote.schema import RunStatus, StatusAnswer, StatusRequest, StopAnswer, StopRequest, VerifyAnswer, VerifyRequest
+from remote.wire import SCHEMA
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from local.errors import PrudentError
+    from local.host import Host
+    from remote.schema import Job
+
+ASKING = 30.0
+VERIFYING = 4 * 3600.0
+
+
+def status(host: Host, *, bundle: str, run: str | None = None, limit: int = 50) -> list[RunStatus]:
+    """Give the runs of a host, newest first; raises UsageError when the one asked for is not there."""
+    request = StatusRequest(workdir=host.workdir, run=run, limit=limit)
+    answer = host.call("status", request, StatusAnswer, bundle=bundle, deadline=ASKING)
+    if run is not None and not answer.runs:
+        raise _no_such_run(host, run)
+    return list(answer.runs)
+
+
+def latest(host: Host, *, bundle: str, run: str | None = None) -> RunStatus:
+    """Give the run that is named, or the latest; raises UsageError when there is none."""
+    found = status(host, bundle=bundle, run=run, limit=1)
+    if not found:
+        raise UsageError(
+            f"no run in {host.workdir}",
+            remedy="`fab extract` starts one; `workdir` says where to look.",
+            where=host.name,
+        )
+    return found[0]
+
+
+def stop(host: Host, *, bundle: str, run: str | None = None, grace: float = 20.0) -> StopAnswer:
+    """Stop a run and all that it started; raises UsageError when it is not there."""
+    request = StopRequest(workdir=host.workdir, run=run, grace=grace)
+    answer = host.call("stop", request, StopAnswer, bundle=bundle, deadline=grace + 2 * ASKING)
+    if answer.outcome == "not-found":
+        raise _no_such_run(host, run or "")
+    return answer
+
+
+def verify(
+    host: Host, job: Job, *, bundle: str, secrets: Mapping[str, str] | None = None, deadline: float = VERIFYING
+) -> VerifyAnswer:
+    """Hold every sample file against manifest and dataset."""
+    request = VerifyRequest(job=job, secrets=dict(secrets or {}), deadline=deadline)
+    return host.call("verify", request, VerifyAnswer, bundle=bundle, deadline=deadline + ASKING)
+
+
+def document(hosts: Mapping[str, RunStatus | PrudentError | None]) -> dict[str, Any]:
+    """Give the document of `status --json`: a host that cannot be reached is unknown, never failed."""
+    return {"schema": SCHEMA, "hosts": {name: _entry(status) for name, status in hosts.items()}}
+
+
+def _entry(status: RunStatus | PrudentError | None) -> dict[str, Any]:
+    if isinstance(status, RunStatus):
+        return {
+            "run": status.run, "phase": status.phase, "attempt": status.attempt, "pid": status.pid,
+            "started": status.started, "last_seen": status.last_seen, "output": status.output,
+            "samples": {"total": status.samples.total, "done": status.samples.done, "failed": status.samples.failed},
+            "log_bytes": status.log_bytes, "exit": status.exit, "cause": status.cause,
+        }  # fmt: skip
+    why = "no run on this host" if status is None else status.message
+    return {
+        "run": None, "phase": "unknown", "attempt": None, "pid": None, "started": None, "last_seen": None,
+        "output": None, "samples": {"total": 0, "done": 0, "failed": 0}, "log_bytes": 0, "exit": None, "cause": why,
+    }  # fmt: skip
+
+
+def _no_such_run(host: Host, run: str) -> UsageError:
+    return UsageError(f"no run {run!r} in {host.workdir}", remedy="`fab runs` lists what is there.", where=host.name)
