@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -163,7 +164,11 @@ def _file(file: PatchedFile, where: str, first: int) -> FileDiff:
     if not file:
         raise UsageError(f"no hunk for {path}", where=place)
     added = source == NOTHING
-    return FileDiff(path=path, added=added, hunks=tuple(_hunk(hunk, place, added=added) for hunk in file))
+    hunks = tuple(_hunk(hunk, place, added=added) for hunk in file)
+    for one, other in itertools.pairwise(hunks):
+        if other.start < one.start + len(one.old):
+            raise UsageError(f"hunk {other.header} of {path} starts before the one above it ends", where=place)
+    return FileDiff(path=path, added=added, hunks=hunks)
 
 
 def _inside(name: str, prefix: str, place: str) -> str:
