@@ -106,6 +106,17 @@ def resolve(reference: Reference) -> Thing:
     return _result(of)
 
 
+def callee(reference: Reference) -> Thing:
+    """Give what a call of the reference runs: itself, or `__call__` of an object; raises Unknown or Missing."""
+    thing = resolve(reference)
+    if thing.instance or not (isinstance(thing.value, type) or hasattr(thing.value, "__name__")):
+        of = thing if thing.instance else Thing(type(thing.value), instance=True)
+        thing = _member(Attribute(reference, "__call__"), of)
+    if not callable(thing.value):
+        raise Unknown("not callable")
+    return thing
+
+
 def describe(value: Any) -> str:
     """Give the full name by which a callable is known."""
     value = getattr(value, "__func__", value)
