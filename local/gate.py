@@ -182,11 +182,11 @@ def _prove(record: _Record, context: Context, known: VerdictAnswer) -> GateOutco
 
 def _stages(record: _Record, context: Context) -> None:
     for stage in STAGES:
-        ended = False
         answered = stage.run(context)
-        for check in answered:
-            ended = ended or record.add(check)
-            if ended:
-                return
-        if left := [level for level in stage.levels if level not in {check.id for check in answered}]:
+        failed = any(check.status == FAIL for check in answered)
+        left = [level for level in stage.levels if level not in {check.id for check in answered}]
+        if left and not failed:  # a level that nobody looked at must not pass
             raise PayloadCrashed(f"the host's answer says nothing of {', '.join(left)}", where=context.host.name)
+        for check in answered:
+            if record.add(check):
+                return
