@@ -67,7 +67,7 @@ def _lines(source: Path) -> Iterator[tuple[str, Any]]:
 
 def _json(line: bytes, where: str, *, encoding: str) -> Any:
     try:
-        return json.loads(line.decode(encoding))
+        return json.loads(line.strip().decode(encoding))
     except UnicodeDecodeError as error:
         raise DatasetError(f"{where}: not UTF-8 (byte {error.start + 1} of the line)") from error
     except json.JSONDecodeError as error:

@@ -61,6 +61,8 @@ def write(output: Output, tokens: Tokens, states: Sequence[Any], layers: Sequenc
 def find_missing(output: Output, wanted: Iterable[Tokens], layers: Sequence[int]) -> Missing:
     """Hold the wanted samples against folder and manifest; files that stand without a line are checked and adopted."""
     Path(output.root).mkdir(parents=True, exist_ok=True)
+    for unfinished in Path(output.root).glob(".data_*.tmp"):  # of an attempt that was killed; this folder is ours
+        unfinished.unlink()
     entries, sizes = read_manifest(output), sample_sizes(output)
     missing: list[Tokens] = []
     done = tokens_done = adopted = 0
