@@ -26,12 +26,13 @@ AWAY = (Unreachable, HostKeyError, LinkLost, GaveUp)
 
 def document(hosts: Mapping[str, GateOutcome | PrudentError]) -> dict[str, Any]:
     """Give the report on every host: what was decided, or what kept us from deciding."""
-    return {"schema": SCHEMA, "hosts": {name: _host(outcome) for name, outcome in hosts.items()}}
+    report: dict[str, Any] = _plain({"schema": SCHEMA, "hosts": {name: _host(told) for name, told in hosts.items()}})
+    return report
 
 
 def write(path: str | os.PathLike[str], report: Mapping[str, Any]) -> None:
     """Write the report whole to a file, or to standard output for `-`; raises UsageError."""
-    text = json.dumps(_finite(report), indent=2, allow_nan=False) + "\n"
+    text = json.dumps(report, indent=2, allow_nan=False) + "\n"
     if os.fspath(path) == "-":
         sys.stdout.write(text)
         sys.stdout.flush()
@@ -89,13 +90,13 @@ def _error(error: PrudentError) -> dict[str, Any]:
     }
 
 
-def _finite(value: Any) -> Any:
-    """Give the value as JSON can say it: a number that is none becomes null."""
+def _plain(value: Any) -> Any:
+    """Give the value as JSON has it: lists for tuples, null for a number that is none."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    return [_finite(item) for item in value] if isinstance(value, list | tuple) else value
+        return {key: _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _replace(path: Path, text: str) -> None:
