@@ -89,21 +89,25 @@ def reply(answer: Any) -> None:
     """In the child: send the answer to the asker."""
     body = wire.dumps(answer).encode()
     with os.fdopen(int(os.environ[RESULT_ENV]), "wb") as pipe:
-        pipe.write(body)
+        pipe.write(b"%d\n" % len(body) + body)
 
 
 def _drain(descriptor: int, until: float) -> tuple[bytes, bool]:
-    """Read to the end of the pipe; False when the deadline came first."""
-    parts: list[bytes] = []
+    """Read one whole answer, or to the end of the pipe; False when the deadline came first.
+
+    The answer says its length: a process that an import left behind may hold the pipe open for ever.
+    """
+    said = b""
     with selectors.DefaultSelector() as selector:
         selector.register(descriptor, selectors.EVENT_READ)
         while (left := until - time.monotonic()) > 0:
             if not selector.select(left):
                 break
             part = os.read(descriptor, 1 << 16)
-            if not part:
-                return b"".join(parts), True
-            parts.append(part)
+            said += part
+            size, _, body = said.partition(b"\n")
+            if not part or (size.isdigit() and len(body) >= int(size)):
+                return body, True
     return b"", False
 
 
