@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TextIO, cast
 from rich.console import Console
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 _COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "bright_cyan", "bright_magenta", "bright_green")
 SECRET_MINIMUM = 6  # shorter values are no secrets, and masking them would maim the text
@@ -24,6 +24,39 @@ def mask(text: str, secrets: Iterable[str]) -> str:
     for secret in sorted({secret for secret in secrets if len(secret) >= SECRET_MINIMUM}, key=len, reverse=True):
         text = text.replace(secret, "***")
     return text
+
+
+class MaskedLog:
+    """A log on its way to the screen, with secrets masked; a line is held until it is whole, or too long."""
+
+    LONGEST = 1 << 16
+
+    def __init__(self, secrets: Iterable[str], sink: Callable[[bytes], None]) -> None:
+        self._secrets = sorted({s.encode() for s in secrets if len(s) >= SECRET_MINIMUM}, key=len, reverse=True)
+        self._sink = sink
+        self._held = b""
+
+    def feed(self, data: bytes) -> None:
+        """Pass on what is whole by now."""
+        if not self._secrets:
+            self._sink(data)
+            return
+        self._held += data
+        end = max(self._held.rfind(b"\n"), self._held.rfind(b"\r")) + 1
+        end = len(self._held) if not end and len(self._held) > self.LONGEST else end
+        whole, self._held = self._held[:end], self._held[end:]
+        self._pass(whole)
+
+    def finish(self) -> None:
+        """Pass on the last line."""
+        self._pass(self._held)
+        self._held = b""
+
+    def _pass(self, data: bytes) -> None:
+        for secret in self._secrets:
+            data = data.replace(secret, b"***")
+        if data:
+            self._sink(data)
 
 
 class Lines(io.TextIOBase):

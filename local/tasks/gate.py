@@ -1,0 +1,112 @@
+"""`preflight`, `patches` and `hosts`: what a host is, and whether the job will run there."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from json import dumps
+from typing import TYPE_CHECKING, Any
+
+from local import gate, patches, render, runs, tables
+from local import report as reports
+from local.errors import GateRefused, PrudentError
+from remote.schema import FactsRequest, HostFacts, RunStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from local.gate import GateOutcome
+    from local.patches import Patch
+    from local.session import Session
+
+DEADLINE = 60.0
+
+
+def preflight(session: Session, **options: Any) -> GateOutcome:
+    """Take the host through the gate, showing each check as it is decided; raises GateRefused."""
+    options["without"] = tuple(number for words in options.get("without", ()) for number in words.split(",") if number)
+    console, name = session.console, session.label
+    session.outcome = outcome = gate.preflight(
+        session.host,
+        session.job,
+        gate.GateOptions(**options),
+        watch=lambda check: render.print_check(console, name, check),
+        secrets=session.secrets,
+    )
+    render.print_verdict(console, name, outcome.verdict)
+    session.word = "pass (remembered)" if outcome.cached else outcome.verdict.verdict
+    if outcome.verdict.verdict != "pass":
+        session.word = f"refused at {outcome.verdict.level}"
+        raise GateRefused(f"the gate refused at level {outcome.verdict.level!r}", remedy="The findings above say why.")
+    return outcome
+
+
+def write_report(sessions: Sequence[Session], *, report: str | None = None, **_: Any) -> None:
+    """Write the gate's report on all hosts."""
+    if report is None:
+        return
+    outcomes: dict[str, Any] = {}
+    for session in sessions:
+        outcomes[session.name] = session.outcome or session.error
+        if not isinstance(outcomes[session.name], gate.GateOutcome | PrudentError):
+            outcomes[session.name] = PrudentError(str(session.error or "interrupted"))
+    reports.write(report, reports.document(outcomes))
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What `hosts` shows of one host."""
+
+    facts: HostFacts
+    runs: tuple[RunStatus, ...]
+
+
+def look(session: Session) -> Seen:
+    """Ask a host for its facts and runs."""
+    request = FactsRequest(job=session.job)
+    facts = session.host.call("facts", request, HostFacts, bundle=session.payload, deadline=DEADLINE)
+    return Seen(facts, tuple(runs.status(session.host, bundle=session.payload)))
+
+
+def show_hosts(sessions: Sequence[Session]) -> None:
+    """Print the inventory as a table."""
+    tables.show(sessions, tables.hosts(sessions))
+
+
+def states(session: Session) -> dict[str, str]:
+    """Hold the series against the host's installed sources: number → state; raises the connect errors."""
+    series = patches.load_series()
+    wanted = tuple(sorted({path for patch in series for path in patch.files}))
+    request = FactsRequest(job=session.job, sources=wanted)
+    facts = session.host.call("facts", request, HostFacts, bundle=session.payload, deadline=DEADLINE)
+    chosen = patches.select(series, facts.distributions)
+    found = patches.apply(chosen, {source.path: source.text for source in facts.sources}, versions=facts.distributions)
+    return {_key(patch): found.states[patch.number] for patch in chosen}
+
+
+def show_patches(sessions: Sequence[Session], *, json: bool = False) -> None:
+    """Print the series, and each patch's state on every host that could be asked."""
+    series = patches.load_series()
+    asked = {session.name: session.values["patches"] for session in sessions if "patches" in session.values}
+    if json:
+        entries = [_entry(patch, asked) for patch in series]
+        sys.stdout.write(dumps({"schema": 1, "patches": entries}, indent=2) + "\n")
+        return
+    rows = [(patch, {name: states.get(_key(patch), "not meant") for name, states in asked.items()}) for patch in series]
+    tables.show(sessions, tables.patches(rows, list(asked)))
+
+
+def _entry(patch: Patch, asked: dict[str, dict[str, str]]) -> dict[str, Any]:
+    on = {name: states.get(_key(patch), "not meant") for name, states in asked.items()}
+    return {
+        "number": patch.number,
+        "title": patch.title,
+        "applies_to": patch.meant_for,
+        "applies": bool(on) and all(state == patches.APPLIES for state in on.values()),
+        "hosts": on,
+    }
+
+
+def _key(patch: Patch) -> str:
+    """Tell patches of different releases with the same number apart."""
+    return f"{patch.path.parent.name}/{patch.number}"

@@ -1,0 +1,215 @@
+"""`extract` and what concerns runs: start, follow, verify; status, logs, stop, the list."""
+
+from __future__ import annotations
+
+import sys
+from json import dumps
+from typing import TYPE_CHECKING, Any
+
+from rich.markup import escape
+
+from local import extract as launching
+from local import follow, render, runs, tables
+from local.errors import GateRefused, JobFailed, PrudentError
+from local.logtext import LogText
+from local.progress import Progress
+from local.screen import MaskedLog
+from local.tasks.gate import preflight
+from local.text import clean
+from remote.schema import RunStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from local.session import Session
+    from remote.schema import Exit, StopAnswer, VerifyAnswer
+
+ENDED = ("done", "failed", "stopped", "lost")
+GIB = 2**30
+
+
+def extract(session: Session, *, detach: bool = False) -> None:
+    """Start or attach on a passing verdict, follow to the end, verify what came out."""
+    outcome = session.outcome
+    if outcome is None or not outcome.passed:
+        outcome = preflight(session)
+    if outcome.bundle is None or not outcome.passed:
+        raise GateRefused("the gate has not passed every level", remedy="Run `fab preflight` without --until.")
+    host, console, name = session.host, session.console, session.name
+    answer = launching.start(
+        host,
+        session.job,
+        bundle=outcome.bundle,
+        fingerprint=outcome.verdict.fingerprint,
+        secrets=session.secrets,
+    )
+    session.run = run = answer.run or ""
+    how = "attached to the run" if answer.outcome == "attached" else "started the run"
+    console.print(f"{_head(session)}{how} [bold]{escape(run)}[/], which goes on without us", soft_wrap=True)
+    session.word = answer.outcome
+    if detach:
+        console.print(f"{_head(session)}to watch it: fab -H {name} logs --follow --run {run}", soft_wrap=True)
+        return
+    _judge(session, run, _follow(session, run, bundle=outcome.bundle))
+    if session.job.engine != "command":
+        _check(session, runs.verify(host, session.job, bundle=outcome.bundle, secrets=session.secrets))
+
+
+def _follow(session: Session, run: str, *, bundle: str) -> Exit | None:
+    with Progress(session.console, session.label) as progress:
+        log = MaskedLog(session.secrets.values(), progress.on_log)
+        try:
+            return follow.follow(
+                session.host,
+                bundle=bundle,
+                workdir=session.host.workdir,
+                run=run,
+                on_log=log.feed,
+                on_event=progress.on_event,
+                on_link=progress.on_link,
+                on_beat=session.check_interrupt,
+            )
+        finally:
+            log.finish()
+
+
+def _judge(session: Session, run: str, ended: Exit | None) -> None:
+    """Say how the run ended; raises JobFailed unless it did what it should."""
+    see = f"The whole log: fab -H {session.name} logs --run {run}"
+    if ended is None:
+        session.word = "lost"
+        raise JobFailed(f"the run {run} is lost: its supervisor is gone and left no word", remedy=see)
+    samples = ended.samples
+    session.word = f"{ended.phase}, {samples.done} of {samples.total} samples"
+    if ended.left_running:
+        pids = ", ".join(map(str, ended.left_running))
+        raise JobFailed(
+            f"the run {run} ended and left processes running: {pids}",
+            remedy=f"Stop them: fab -H {session.name} stop --run {run}",
+        )
+    if ended.phase != "done":
+        why = clean(ended.root_line or ended.cause or "no cause is known")
+        raise JobFailed(
+            f"the run {run} {_ENDINGS.get(ended.phase, ended.phase)} after {ended.attempts} attempt(s): {why}",
+            remedy=see,
+        )
+    session.console.print(
+        f"{_head(session)}[green]done[/]: {samples.done} of {samples.total} samples, {ended.attempts} attempt(s)"
+    )
+
+
+_ENDINGS = {"failed": "failed", "stopped": "was stopped"}
+
+
+def verify(session: Session) -> VerifyAnswer:
+    """Hold every output file against manifest and dataset; raises JobFailed."""
+    answer = runs.verify(session.host, session.job, bundle=session.payload, secrets=session.secrets)
+    _check(session, answer)
+    return answer
+
+
+def _check(session: Session, answer: VerifyAnswer) -> None:
+    session.values["verified"] = answer
+    for finding in answer.findings:
+        render.print_finding(session.console, session.label, finding)
+    whole = answer.total and answer.valid == answer.total and not answer.damaged and not answer.missing
+    session.word = f"{answer.valid} of {answer.total} samples valid"
+    said = f"{session.word}, {answer.tokens:,} tokens, {answer.size / GIB:.2f} GiB in {clean(session.job.output)}"
+    if not whole:
+        raise JobFailed(
+            f"{said}; {answer.missing} missing, {answer.damaged} damaged",
+            remedy="`fab extract` computes what is missing or damaged, and nothing else.",
+        )
+    session.console.print(f"{_head(session)}[bold green]verified[/]: {escape(said)}", soft_wrap=True)
+    session.console.print(
+        "  each against the dataset (tokens) and the manifest (shape, dtype, checksum): finite, not zero",
+        style="dim",
+        soft_wrap=True,
+    )
+
+
+def status(session: Session, *, run: str | None = None) -> RunStatus | None:
+    """Give the run that is named, or the latest, None where there is none."""
+    found = runs.status(session.host, bundle=session.payload, run=run, limit=1)
+    return found[0] if found else None
+
+
+def show_status(sessions: Sequence[Session], *, json: bool = False, **_: Any) -> None:
+    """Print one run per host."""
+    found: dict[str, RunStatus | PrudentError | None] = {}
+    for session in sessions:
+        unknown = session.error if isinstance(session.error, PrudentError) else PrudentError("not asked")
+        found[session.name] = session.values.get("status", unknown) if session.error else session.values.get("status")
+    if json:
+        sys.stdout.write(dumps(runs.document(found), indent=2) + "\n")
+        return
+    rows = {name: [one] for name, one in found.items() if isinstance(one, RunStatus)}
+    if rows:
+        tables.show(sessions, tables.runs(rows))
+    for session in sessions:
+        if found[session.name] is None:
+            session.console.print(f"{_head(session)}no run yet; `fab extract` starts one")
+
+
+def list_runs(session: Session) -> list[RunStatus]:
+    """Give all runs of the host, newest first."""
+    return runs.status(session.host, bundle=session.payload)
+
+
+def show_runs(sessions: Sequence[Session]) -> None:
+    """Print all runs of all hosts."""
+    tables.show(sessions, tables.runs({session.name: session.values.get("runs", ()) for session in sessions}))
+
+
+def logs(session: Session, *, run: str | None = None, following: bool = False) -> None:
+    """Write a run's log on standard output: what is there now, or with `--follow` until the run ends."""
+    found = runs.latest(session.host, bundle=session.payload, run=run)
+    session.run = found.run if following and found.phase not in ENDED else None
+    text = LogText()
+    raw = session.alone and not sys.stdout.isatty()
+
+    def write(data: bytes) -> None:
+        if raw:
+            sys.stdout.buffer.write(data)
+            sys.stdout.buffer.flush()
+        else:
+            session.out.write("".join(f"{line}\n" for line in text.feed(data)))
+
+    log = MaskedLog(session.secrets.values(), write)
+    follow.follow(
+        session.host,
+        bundle=session.payload,
+        workdir=session.host.workdir,
+        run=found.run,
+        on_log=log.feed,
+        on_event=lambda _: None,
+        on_link=lambda said: session.console.print(escape(clean(said)), style="yellow"),
+        on_beat=session.check_interrupt,
+        until_end=following,
+    )
+    log.finish()
+    session.out.write("".join(f"{line}\n" for line in text.finish()))
+
+
+def stop(session: Session, *, run: str | None = None) -> StopAnswer:
+    """Stop a run with all that it started; raises JobFailed when something of it still lives."""
+    answer = runs.stop(session.host, bundle=session.payload, run=run)
+    said = {
+        "stopped": f"stopped the run {answer.run}; nothing of it is left",
+        "already-ended": f"the run {answer.run} had ended already",
+        "nothing-running": "nothing was running",
+    }.get(answer.outcome, answer.outcome)
+    if answer.left:
+        raise JobFailed(
+            f"the run {answer.run} was stopped, but these processes live on: {list(answer.left)}",
+            remedy="Look at them on the host: ps -fp PID.",
+        )
+    session.word = answer.outcome
+    session.console.print(f"{_head(session)}{escape(clean(said))}", soft_wrap=True)
+    if answer.message:
+        session.console.print(escape(clean(answer.message)), style="dim", soft_wrap=True)
+    return answer
+
+
+def _head(session: Session) -> str:
+    return f"[bold magenta]{escape(session.name)}[/]  " if session.alone else ""
