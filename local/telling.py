@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from local.levels.decide import SKIP
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
@@ -15,16 +17,16 @@ GIB = 2**30
 
 def of_check(check: Check) -> str:
     """Say what a check saw."""
+    if check.status == SKIP:
+        return f"skipped: {check.facts['reason']}" if "reason" in check.facts else "skipped"
     tell = _TELLERS.get(check.id)
     return ", ".join(tell(check.facts)) if tell else ""
 
 
 def parameters(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Give the printed symbols of a signature check with their parameter lists."""
-    symbols = facts.get("symbols")
-    if isinstance(symbols, dict):
-        for name, signature in symbols.items():
-            yield str(name), str(signature)
+    for name, signature in _table(facts, "parameters").items():
+        yield str(name), str(signature)
 
 
 def _reach(facts: Mapping[str, Any]) -> Iterator[str]:
@@ -41,7 +43,7 @@ def _host(facts: Mapping[str, Any]) -> Iterator[str]:
     yield from (f"{count}×{name}" for name, count in gpus.items())
     if not gpus:
         yield "no GPU" if facts.get("device") == "cuda" else "CPU"
-    yield from (f"{name} {version}" for name, version in (facts.get("versions") or {}).items())
+    yield from (f"{name} {version}" for name, version in _table(facts, "versions").items())
     if isinstance(facts.get("output_free"), int | float):
         yield f"{facts['output_free'] / GIB:.0f} GiB free"
 
@@ -51,24 +53,43 @@ def _patch(facts: Mapping[str, Any]) -> Iterator[str]:
         yield "left out, as asked"
         return
     words = {"applies": "applied", "upstream": "upstream already", "broken": "broken", "missing": "without their file"}
-    counts = Counter((facts.get("patches") or {}).values())
+    counts = Counter(_table(facts, "patches").values())
     yield from (f"{count} {words.get(state, state)}" for state, count in counts.items())
     if not counts:
-        yield "none needed" if not facts.get("without") else "none"
+        yield "none applied" if facts.get("without") else "none needed"
     if facts.get("without"):
         yield f"without {' '.join(facts['without'])}"
 
 
 def _import(facts: Mapping[str, Any]) -> Iterator[str]:
-    modules = facts.get("modules")
-    if isinstance(modules, dict | list):
-        yield f"{len(modules)} module{'' if len(modules) == 1 else 's'}"
+    modules, workers = _table(facts, "modules"), _table(facts, "workers")
+    if modules:
+        yield _count(len(modules), "module")
+    if patched := sum(_from_overlay(told) for told in modules.values()):
+        yield f"{patched} from the overlay"
+    if workers and all(_from_overlay(told) for told in workers.values()):
+        yield "in spawned workers too"
 
 
 def _signature(facts: Mapping[str, Any]) -> Iterator[str]:
-    for name, word in (("bound", "call sites bound"), ("unresolved", "not resolved")):
-        if isinstance(facts.get(name), int):
-            yield f"{facts[name]} {word}"
+    bound = _table(facts, "calls").get("bound")
+    if isinstance(bound, int):
+        yield f"{_count(bound, 'call site')} bound"
+    if isinstance(facts.get("names"), int):
+        yield f"{_count(facts['names'], 'name')} found"
+
+
+def _table(facts: Mapping[str, Any], name: str) -> dict[str, Any]:
+    told = facts.get(name)
+    return told if isinstance(told, dict) else {}
+
+
+def _from_overlay(told: Any) -> bool:
+    return isinstance(told, dict) and bool(told.get("overlay"))
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 _TELLERS = {"reach": _reach, "host": _host, "patch": _patch, "import": _import, "signature": _signature}

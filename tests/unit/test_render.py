@@ -23,6 +23,10 @@ FINDING = Finding(
     signature="(self, vllm_config, *, block_size)",
     fix="-        a\n+        b\n",
 )
+IMPORTED = {
+    "modules": {"a": {"overlay": True}, "b": {"overlay": True}, "c": {"overlay": False}},
+    "workers": {"a": {"overlay": True}, "b": {"overlay": True}},
+}
 ESCAPES = [
     "\x1b[31mred\x1b[0m",
     "\x1b]0;title\x07",
@@ -76,7 +80,9 @@ def test_nothing_of_a_host_reaches_the_terminal_raw(text: str) -> None:
     finding = Finding(
         rule=text, message=text, file=text, line=1, column=0, text=text, callee=text, signature=text, fix=text
     )
-    check = Check(id=text, status="fail", findings=(finding,), facts={"symbols": {text: text}, "patches": {text: text}})
+    check = Check(
+        id=text, status="fail", findings=(finding,), facts={"parameters": {text: text}, "patches": {text: text}}
+    )
     printed = shown(render.print_check, check, host=text)
     printed += shown(render.print_check, replace(check, id="patch"), host=text)
     verdict = Verdict(
@@ -153,8 +159,13 @@ def test_checks_say_what_they_saw() -> None:
         (Check(id="patch", status="pass", facts={"patches": {"0001": "applies", "0002": "applies"}}), "2 applied"),
         (Check(id="patch", status="pass", facts={"patches": {}, "no_patches": True}), "left out, as asked"),
         (Check(id="patch", status="pass", facts={"patches": {"1": "upstream"}, "without": ["0003"]}), "without 0003"),
-        (Check(id="signature", status="pass", seconds=0.12, facts={"bound": 38}), "0.1 s  38 call sites bound"),
+        (
+            Check(id="signature", status="pass", seconds=0.12, facts={"calls": {"bound": 38}, "names": 1}),
+            "0.1 s  38 call sites bound, 1 name found",
+        ),
         (Check(id="unheard-of", status="skip"), "- unheard-of"),
+        (Check(id="import", status="pass", facts=IMPORTED), "3 modules, 2 from the overlay, in spawned workers too"),
+        (Check(id="signature", status="skip", facts={"reason": "nothing imported"}), "skipped: nothing imported"),
     ]
     for check, words in cases:
         assert words in shown(render.print_check, check)
@@ -170,14 +181,15 @@ def test_parameter_lists_are_printed() -> None:
         "vllm.v1.request:Request.__init__": "(self, request_id, prompt_token_ids)",
         "vllm.v1.core.kv_cache_utils:get_kv_cache_config_from_groups": "(vllm_config, kv_cache_groups)",
     }
-    printed = shown(render.print_check, Check(id="signature", status="pass", facts={"symbols": symbols}), width=120)
+    printed = shown(render.print_check, Check(id="signature", status="pass", facts={"parameters": symbols}), width=120)
     for name, signature in symbols.items():
         assert name + signature in printed
 
 
 def test_strange_facts_do_not_stop_the_rendering() -> None:
     strange: dict[str, Any] = {
-        "symbols": [1], "modules": 3, "bound": "x", "gpus": None, "versions": None, "patches": None,
+        "parameters": [1], "modules": 3, "workers": {1: 2}, "calls": "x", "names": "x",
+        "gpus": None, "versions": None, "patches": None,
         "clock_skew": "x", "output_free": "x", "without": None, "cached": 1,
     }  # fmt: skip
     for level in ("reach", "host", "patch", "import", "signature"):
