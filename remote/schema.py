@@ -173,21 +173,25 @@ class HostFacts:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SurfaceRequest:
-    """Ask for the sources of import packages; `held` are the fingerprints that need no data."""
+    """Ask for the sources that a job's gate modules stand on; `held` are the fingerprints that need no data."""
 
-    packages: tuple[str, ...]
+    job: Job
     held: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SurfaceAnswer:
-    """`data` is a compressed tar in base64, empty where the caller holds it; `missing` are not installed."""
+    """`data` is a compressed tar in base64, empty where the caller holds it; `missing` are not installed.
+
+    `trouble` says why the job's Python does not tell where its packages are; the rest is empty then.
+    """
 
     fingerprint: str
     python: str
     versions: dict[str, str]
     missing: tuple[str, ...] = ()
     data: str = ""
+    trouble: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

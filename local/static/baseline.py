@@ -1,7 +1,7 @@
 """What was already so in the releases that a library was written for; made once by `local.static.record`, kept as data.
 
-The static level tells news from noise by it: a report that these releases get too is no news, a default that they had is
-no change. Places are functions and names, never line numbers.
+The static level tells news from noise by it: a report that these releases get too is no news, a default that they had
+is no change. Places are functions and names, never line numbers.
 """
 
 from __future__ import annotations

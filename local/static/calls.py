@@ -41,7 +41,9 @@ def calls(sources: Sources, module: Module) -> tuple[Call, ...]:
 def scopes(tree: ast.Module) -> Iterator[tuple[str, ast.ClassDef | None, Function]]:
     """Yield every function with its qualified name and the class around it."""
 
-    def visit(body: list[ast.stmt], prefix: str, around: ast.ClassDef | None) -> Iterator[tuple[str, ast.ClassDef | None, Function]]:
+    def visit(
+        body: list[ast.stmt], prefix: str, around: ast.ClassDef | None
+    ) -> Iterator[tuple[str, ast.ClassDef | None, Function]]:
         for statement in body:
             if isinstance(statement, ast.ClassDef):
                 yield from visit(statement.body, f"{prefix}{statement.name}.", statement)
@@ -79,7 +81,11 @@ class _Reader:
                     if (callee := self._callee(node.func, known, attributes)) is not None:
                         yield Call(node, callee, name)
         for node in ast.walk(self.module.tree):
-            if isinstance(node, ast.Call) and node not in inner and (callee := self._callee(node.func, {}, {})) is not None:
+            if (
+                isinstance(node, ast.Call)
+                and node not in inner
+                and (callee := self._callee(node.func, {}, {})) is not None
+            ):
                 yield Call(node, callee, "<module>")
 
     def _callee(

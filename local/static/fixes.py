@@ -1,4 +1,4 @@
-"""Edits that mend a problem, and the unified diffs they make. Pure: text in, text out; nothing is ever applied unasked."""
+"""Edits that mend a problem, and the unified diffs they make. Pure: text in, text out; nothing is applied unasked."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ def pass_keyword(text: str, call: ast.Call, name: str, value: str) -> Edit | Non
     if not call.keywords and not call.args:
         close = _span(text, call)[1] - 1
         return Edit(close, close, f"{name}={value}")
-    last = max([*call.args, *call.keywords], key=lambda node: (node.lineno, node.col_offset))
+    given: list[ast.expr | ast.keyword] = [*call.args, *call.keywords]
+    last = max(given, key=lambda node: (node.lineno, node.col_offset))
     start, end = _span(text, last)
     line_start = text.rfind("\n", 0, start) + 1
     indent = text[line_start:start]
@@ -59,7 +60,7 @@ def rename_attribute(text: str, node: ast.Attribute, name: str) -> Edit:
 
 
 def constant_for(tree: ast.Module, function: str, parameter: str) -> str | None:
-    """Give what is in scope under a parameter's name: a parameter of the function around, or the module's one constant."""
+    """Give what is in scope under a name: a parameter of the function around, or the module's one such constant."""
     from local.static.calls import scopes  # noqa: PLC0415 - calls builds on sources, which this pure room does not need
 
     for name, _, node in scopes(tree):
@@ -74,6 +75,14 @@ def constant_for(tree: ast.Module, function: str, parameter: str) -> str | None:
         if isinstance(target, ast.Name) and (target.id == wanted or target.id.endswith(f"_{wanted}"))
     }
     return constants.pop() if len(constants) == 1 else None
+
+
+def is_value(text: str) -> bool:
+    """Whether a default's text is a plain value other than None: it means the same wherever it is written."""
+    try:
+        return ast.literal_eval(text) is not None
+    except (ValueError, SyntaxError):
+        return False
 
 
 def apply(text: str, edits: Iterable[Edit]) -> str:
@@ -92,7 +101,9 @@ def apply(text: str, edits: Iterable[Edit]) -> str:
 def diff(file: str, before: str, after: str) -> str:
     """Give a unified diff as the patch series writes them."""
     return "".join(
-        difflib.unified_diff(before.splitlines(keepends=True), after.splitlines(keepends=True), f"a/{file}", f"b/{file}")
+        difflib.unified_diff(
+            before.splitlines(keepends=True), after.splitlines(keepends=True), f"a/{file}", f"b/{file}"
+        )
     )
 
 

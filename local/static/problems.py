@@ -1,4 +1,4 @@
-"""What the static checks find, before it is a finding: with its subject, the edit that mends it and why it may be no news."""
+"""What the static checks see, before it is a finding: its subject, the edit that mends it, why it may be no news."""
 
 from __future__ import annotations
 
@@ -8,11 +8,28 @@ from typing import TYPE_CHECKING
 from remote.schema import Finding
 
 if TYPE_CHECKING:
+    import ast
+
     from local.static.fixes import Edit
+    from local.static.sources import Module
 
 ERROR = "error"
 WARNING = "warning"
 NOTE = "note"
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A module under check and its package-relative file."""
+
+    file: str
+    module: Module
+
+    def columns(self, node: ast.expr) -> tuple[int, int | None]:
+        """Give where a node starts and ends on its first line, in characters; no end where it goes on."""
+        line = self.module.text.splitlines()[node.lineno - 1].encode()
+        start = len(line[: node.col_offset].decode())
+        return start, len(line[: node.end_col_offset].decode()) if node.end_lineno == node.lineno else None
 
 
 @dataclass(frozen=True, slots=True)

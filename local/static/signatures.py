@@ -62,12 +62,15 @@ def _default(value: ast.expr | None) -> str | None:
     if isinstance(value, ast.Call):
         for keyword in value.keywords:
             if keyword.arg in _DEFAULT_KEYS:
-                factory = keyword.arg == "default_factory"
-                return f"{ast.unparse(keyword.value)}()" if factory else ast.unparse(keyword.value)
+                return _made(keyword.value) if keyword.arg == "default_factory" else ast.unparse(keyword.value)
         name = ast.unparse(value.func).rpartition(".")[2]
         if name in {"field", "Field"}:
             return ast.unparse(value.args[0]) if value.args and not _is_ellipsis(value.args[0]) else None
     return ast.unparse(value) if value is not None else None
+
+
+def _made(factory: ast.expr) -> str:
+    return ast.unparse(factory.body) if isinstance(factory, ast.Lambda) else f"{ast.unparse(factory)}()"
 
 
 def _uninitialised(value: ast.expr | None) -> bool:

@@ -1,4 +1,4 @@
-"""Looks up modules, classes and functions in sources, without importing: names followed through re-exports and bases."""
+"""Looks up modules, classes and functions in sources, without importing: through re-exports and bases."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ class Definition:
 
     @property
     def dotted(self) -> str:
+        """The name for people: `package.module:Class.method`."""
         return f"{self.module}:{self.name}"
 
 
@@ -45,6 +46,7 @@ class Sources:
     def __init__(self, project: Project) -> None:
         self.project = project
         self._modules: dict[str, Module | None] = {}
+        self._own: dict[str, frozenset[str]] = {}
 
     def module(self, name: str) -> Module | None:
         """Give a module, None where there is none or it is not Python."""
@@ -136,7 +138,10 @@ class Sources:
         """Give a method or nested class by name, from the class or its nearest base that has it."""
         for cls in self.lineage(definition)[0]:
             for statement in cls.node.body:
-                if isinstance(statement, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and statement.name == name:
+                if (
+                    isinstance(statement, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+                    and statement.name == name
+                ):
                     # The last of several is the implementation behind overloads.
                     last = [s for s in cls.node.body if isinstance(s, type(statement)) and s.name == name][-1]
                     return Definition(cls.module, f"{cls.name}.{name}", last)
@@ -146,7 +151,9 @@ class Sources:
         """Give every name that a class or its known bases put on their instances."""
         names: set[str] = set()
         for cls in self.lineage(definition)[0]:
-            names.update(_own_attributes(cls.node))
+            if cls.dotted not in self._own:
+                self._own[cls.dotted] = frozenset(_own_attributes(cls.node))
+            names |= self._own[cls.dotted]
         return frozenset(names)
 
 
@@ -179,21 +186,9 @@ def _imported_module(statement: ast.stmt, name: str, package: str) -> str | None
 
 
 def _bindings(body: list[ast.stmt]) -> Iterator[tuple[str, ast.stmt]]:
-    """Yield the names that statements bind, through `if` and `try`; the first branch of a choice is the last to speak."""
+    """Yield the names that statements bind, through `if` and `try`: the first branch of a choice speaks last."""
     for statement in body:
         match statement:
-            case ast.ClassDef() | ast.FunctionDef() | ast.AsyncFunctionDef():
-                yield statement.name, statement
-            case ast.Import():
-                for alias in statement.names:
-                    yield alias.asname or alias.name.partition(".")[0], statement
-            case ast.ImportFrom():
-                for alias in statement.names:
-                    yield alias.asname or alias.name, statement
-            case ast.Assign(targets=[ast.Name(id=name)]):
-                yield name, statement
-            case ast.AnnAssign(target=ast.Name(id=name)):
-                yield name, statement
             case ast.If():
                 yield from _bindings(statement.orelse)
                 yield from _bindings(statement.body)
@@ -201,6 +196,21 @@ def _bindings(body: list[ast.stmt]) -> Iterator[tuple[str, ast.stmt]]:
                 for handler in statement.handlers:
                     yield from _bindings(handler.body)
                 yield from _bindings(statement.body)
+            case _:
+                yield from ((name, statement) for name in _bound_by(statement))
+
+
+def _bound_by(statement: ast.stmt) -> tuple[str, ...]:
+    match statement:
+        case ast.ClassDef(name=name) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+            return (name,)
+        case ast.Import(names=names):
+            return tuple(alias.asname or alias.name.partition(".")[0] for alias in names)
+        case ast.ImportFrom(names=names):
+            return tuple(alias.asname or alias.name for alias in names)
+        case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
+            return (name,)
+    return ()
 
 
 def _own_attributes(node: ast.ClassDef | Function) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """A project for the type checker: the patched packages whole, the rest of the surface beside them.
 
-A module of a package must find its neighbours, so each package that has a patched or checked file is laid out whole (hard
-links where they can be, else copies) with the patched texts in place; every other package is a link.
+A module of a package must find its neighbours, so each package that has a patched or checked file is laid out whole
+(hard links where they can be, else copies) with the patched texts in place; every other package is a link.
 """
 
 from __future__ import annotations
@@ -60,13 +60,19 @@ class Project:
     site: Path
     own: frozenset[str]
     surfaced: frozenset[str]
+    fingerprint: str = ""
 
     def path(self, module: str) -> Path | None:
         """Give the file of a module or package by its dotted name."""
         parts = module.split(".")
         for base in (self.root, self.site):
             stem = base.joinpath(*parts)
-            for candidate in (stem / "__init__.py", stem.with_suffix(".py"), stem / "__init__.pyi", stem.with_suffix(".pyi")):
+            for candidate in (
+                stem / "__init__.py",
+                stem.with_suffix(".py"),
+                stem / "__init__.pyi",
+                stem.with_suffix(".pyi"),
+            ):
                 if candidate.is_file():
                     return candidate
         return None
@@ -81,7 +87,9 @@ class Project:
 def project(surface: Surface, patched: Mapping[str, str], modules: Sequence[str]) -> Iterator[Project]:
     """Lay out a project in a temporary folder."""
     entries = surface.entries()
-    own = {name.partition("/")[0].removesuffix(".py") for name in patched} | {name.partition(".")[0] for name in modules}
+    own = {name.partition("/")[0].removesuffix(".py") for name in patched} | {
+        name.partition(".")[0] for name in modules
+    }
     with tempfile.TemporaryDirectory(prefix="prudent-gate-static-") as folder:
         # Resolved, because ty reports resolved paths.
         root, site = Path(folder).resolve() / "src", Path(folder).resolve() / "site"
@@ -99,7 +107,9 @@ def project(surface: Surface, patched: Mapping[str, str], modules: Sequence[str]
             target.parent.mkdir(parents=True, exist_ok=True)
             target.unlink(missing_ok=True)
             target.write_text(text, "utf-8")
-        yield Project(root=root, site=site, own=frozenset(own), surfaced=frozenset(entries))
+        yield Project(
+            root=root, site=site, own=frozenset(own), surfaced=frozenset(entries), fingerprint=surface.fingerprint
+        )
 
 
 def _mirror(source: Path, target: Path, patched: Collection[str]) -> None:
@@ -113,8 +123,9 @@ def _mirror(source: Path, target: Path, patched: Collection[str]) -> None:
         source,
         target,
         copy_function=place,
-        ignore=lambda _folder, names: [n for n in names if "." in n and not n.endswith((".py", ".pyi", "py.typed"))]
-        + ["__pycache__"],
+        ignore=lambda _folder, names: (
+            [n for n in names if "." in n and not n.endswith((".py", ".pyi", "py.typed"))] + ["__pycache__"]
+        ),
     )
 
 

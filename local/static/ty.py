@@ -1,7 +1,7 @@
 """Runs `ty` and reads what it says; its rule names, which change between releases, are turned into ours here.
 
-The checker sees only the project and the surface: no virtual environment, no user configuration, and no `type: ignore`, which
-a library writes against its own checker and which would hide an API that has gone.
+The checker sees only the project and the surface: no virtual environment, no user configuration, and no `type: ignore`,
+which a library writes against its own checker and which would hide an API that has gone.
 """
 
 from __future__ import annotations

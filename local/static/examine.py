@@ -1,0 +1,204 @@
+"""The static level's work on one subject: what ty says and our own checks see, each judged, with edits where known."""
+
+from __future__ import annotations
+
+import re
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from local.static import baseline, bound, drift, fixes, noise, signatures, ty
+from local.static.calls import calls
+from local.static.problems import Checked, Problem, finding
+from local.static.sources import Sources
+from local.static.tree import project
+
+if TYPE_CHECKING:
+    import ast
+    from collections.abc import Iterable, Mapping
+
+    from local.static.baseline import Baseline
+    from local.static.calls import Call
+    from local.static.sources import Module
+    from local.static.tree import Project, Surface
+    from local.static.ty import Diagnostic
+    from remote.schema import Finding
+
+_TICKED = re.compile(r"`([^`]*)`")
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What is examined. `reviewed` says that a whole patch series was made for this very surface."""
+
+    surface: Surface
+    modules: tuple[str, ...]
+    patched: Mapping[str, str]
+    architectures: tuple[str, ...] = ()
+    reviewed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Examination:
+    """What was seen; `texts` are the sources looked at."""
+
+    problems: tuple[Problem, ...]
+    texts: Mapping[str, str]
+
+    @property
+    def standing(self) -> tuple[Problem, ...]:
+        """The problems that are findings."""
+        return tuple(problem for problem in self.problems if problem.dismissed is None)
+
+    def findings(self, *, everything: bool = False) -> tuple[Finding, ...]:
+        """Give the findings; with `everything`, also what was dismissed, with the reason."""
+        chosen = self.problems if everything else self.standing
+        return tuple(finding(p, self.texts.get(p.file), self._fix(p)) for p in chosen)
+
+    def suggest(self, *, subject: str, why: str, applies_to: str) -> str:
+        """Give a patch file with every known fix, empty where none is known."""
+        edits: dict[str, tuple[str, list[fixes.Edit]]] = {}
+        for problem in self.standing:
+            if problem.edit is not None:
+                edits.setdefault(problem.file, (self.texts[problem.file], []))[1].append(problem.edit)
+        return fixes.patch(edits, subject=subject, why=why, applies_to=applies_to)
+
+    def _fix(self, problem: Problem) -> str | None:
+        if problem.edit is None or problem.dismissed:
+            return None
+        text = self.texts[problem.file]
+        return fixes.diff(problem.file, text, fixes.apply(text, [problem.edit]))
+
+
+def examine(subject: Subject, *, known: Baseline | bool | None = True) -> Examination:
+    """Examine a subject; `known` is its baseline: looked up unless given, None for none."""
+    with project(subject.surface, subject.patched, subject.modules) as laid:
+        record = baseline_of(subject) if known is True else known or None
+        return _Examiner(subject, laid, record).examine()
+
+
+def baseline_of(subject: Subject) -> Baseline | None:
+    """Give the baseline of the library under check."""
+    for package in dict.fromkeys(name.partition(".")[0] for name in subject.modules):
+        if (found := baseline.load(package, subject.surface.version(package))) is not None:
+            return found
+    return None
+
+
+class _Examiner:
+    def __init__(self, subject: Subject, laid: Project, known: Baseline | None) -> None:
+        self.subject = subject
+        self.project = laid
+        self.known = known
+        self.sources = Sources(laid)
+        self.modules = {name: self.sources.module(name) for name in subject.modules}
+        self.calls = {name: calls(self.sources, m) for name, m in self.modules.items() if m is not None}
+        self.files = {name: laid.relative(m) for name in subject.modules if (m := laid.path(name)) is not None}
+
+    def examine(self) -> Examination:
+        # ty is a program of its own: our checks run beside it.
+        with ThreadPoolExecutor(1) as beside:
+            said = beside.submit(ty.run, self.project, sorted(self.files.values()), python=self.subject.surface.python)
+            problems = list(self._absent())
+            for name, module in self.modules.items():
+                if module is not None:
+                    problems += self._ours(name, module)
+            problems += self._typed(said.result())
+        texts = {self.files[name]: module.text for name, module in self.modules.items() if module is not None}
+        return Examination(tuple(sorted(problems, key=lambda p: (p.file, p.line, p.column, p.rule, p.subject))), texts)
+
+    def _absent(self) -> Iterable[Problem]:
+        for name in self.subject.modules:
+            if name not in self.files:
+                package = name.partition(".")[0]
+                version = self.subject.surface.version(package)
+                where = f"{package} {version}" if version else f"the installed {package}"
+                if package not in self.project.surfaced:
+                    where = f"the host, where {package} is not installed"
+                yield Problem(
+                    rule="missing-module", message=f"there is no module {name} in {where}",
+                    file=f"{name.replace('.', '/')}.py", subject=name,
+                )  # fmt: skip
+
+    def _typed(self, diagnostics: Iterable[Diagnostic]) -> Iterable[Problem]:
+        by_file = {file: self.modules[name] for name, file in self.files.items()}
+        for said in diagnostics:
+            module = by_file.get(said.file)
+            if module is None:  # its syntax is wrong: there is no tree to judge by
+                yield _problem(said, said.message, None)
+            else:
+                yield self._judged(said, module)
+
+    def _judged(self, said: Diagnostic, module: Module) -> Problem:
+        checked = [each for each in self.modules.values() if each is not None]
+        reason = (
+            noise.outside_surface(said, module, self.project.surfaced)
+            or noise.guarded(said, module)
+            or noise.provided_by_host_class(said, module, self.sources, checked)
+            or self._no_news(said, module)
+            or noise.opinion(said)
+        )
+        call = self._call_at(said, module)
+        problem = _problem(said, said.message, reason)
+        if call is None:
+            return problem
+        return replace(
+            problem, callee=call.callee.dotted, signature=signatures.render(self.sources, call.callee),
+            edit=self._edit(said, module, call),
+        )  # fmt: skip
+
+    def _no_news(self, said: Diagnostic, module: Module) -> str | None:
+        key = baseline.key(said.rule, said.file, noise.place(said, module), said.message)
+        if self.known is None or key not in self.known.reported:
+            return None
+        return (
+            f"{self.known.title}, for which {self.known.library} {self.known.version} was written, gets the same report"
+        )
+
+    def _call_at(self, said: Diagnostic, module: Module) -> Call | None:
+        """Give the innermost known call around a place."""
+        position = (said.line, said.column)
+        around = [
+            call
+            for call in self.calls[module.name]
+            if _start(call.node) <= position < (call.node.end_lineno or 0, call.node.end_col_offset or 0)
+        ]
+        return max(around, key=lambda call: _start(call.node), default=None)
+
+    def _edit(self, said: Diagnostic, module: Module, call: Call) -> fixes.Edit | None:
+        name = (_TICKED.findall(said.message) or [""])[0]
+        if said.rule == "unknown-argument":
+            return fixes.drop_keyword(module.text, call.node, name)
+        if said.rule == "missing-argument" and (value := self._value_for(name, module, call)) is not None:
+            return fixes.pass_keyword(module.text, call.node, name, value)
+        return None
+
+    def _value_for(self, name: str, module: Module, call: Call) -> str | None:
+        """Give what is in scope under that name, else what the releases it was written for took by default."""
+        found = fixes.constant_for(module.tree, call.function, name)
+        before = self.known.defaults.get(call.callee.name, {}).get(name, ()) if self.known else ()
+        return found or (before[-1] if before and fixes.is_value(before[-1]) else None)
+
+    def _ours(self, name: str, module: Module) -> Iterable[Problem]:
+        at, made = Checked(self.files[name], module), self.calls[name]
+        yield from bound.check(self.sources, at, self.subject.architectures)
+        if self.known is None:
+            return
+        for problem in (
+            *drift.changed_defaults(self.sources, at, made, self.known),
+            *drift.changed_returns(self.sources, at, made, self.known),
+        ):
+            reason = "the patch series was made for this release" if self.subject.reviewed else None
+            yield replace(problem, dismissed=reason)
+
+
+def _start(node: ast.Call) -> tuple[int, int]:
+    return node.lineno, node.col_offset
+
+
+def _problem(said: Diagnostic, message: str, reason: str | None) -> Problem:
+    return Problem(
+        rule=said.rule, message=message, file=said.file, line=said.line, column=said.column,
+        end_column=said.end_column if said.end_line == said.line else None,
+        subject=(_TICKED.findall(message) or [""])[-1], dismissed=reason,
+    )  # fmt: skip
