@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from reference import Errors, Reference
+from reference import Errors, Reference  # type: ignore[import-not-found] # beside this script
 
 from remote.engines import base
 from remote.schema import Job

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from reference import Errors, Reference
+from reference import Errors, Reference  # type: ignore[import-not-found] # beside this script
 from speculators.train.data import Eagle3SampleFileDataset
 
 
