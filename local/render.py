@@ -11,6 +11,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from local.levels.decide import FAIL, SKIP, WARN
+from local.signatures import brief
 from local.telling import of_check, parameters
 from local.text import clean
 
@@ -32,7 +33,7 @@ def print_check(console: Console, host: str, check: Check) -> None:
     indent = cell_len(_prefix(host).plain)
     rows = list(_laid(console, _headline(host, check)))
     for name, signature in parameters(check.facts):
-        rows += _laid(console, Text(clean(name), "cyan").append(clean(signature), "default"), indent + 4, hang=2)
+        rows += _laid(console, Text(clean(name), "cyan").append(clean(brief(signature)), "default"), indent + 4, hang=2)
     for finding in check.findings:
         rows += _finding(console, finding, indent)
     _emit(console, rows)
@@ -84,7 +85,8 @@ def _body(finding: Finding, width: int) -> Iterator[tuple[Text, bool]]:
         yield Text(" " * width).append("--> ", GUTTER).append(clean(_place(finding))), True
     if finding.text is not None:
         yield from ((line, True) for line in _source(finding, width))
-    for label, said in (("callee", finding.callee), ("found", finding.signature)):
+    found = brief(finding.signature) if finding.signature else None
+    for label, said in (("callee", finding.callee), ("found", found)):
         if said:
             yield _note(width, label).append(clean(said)), False
     if finding.fix:

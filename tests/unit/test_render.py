@@ -8,6 +8,7 @@ import pytest
 from rich.console import Console
 
 from local import render
+from local.signatures import brief
 from local.text import clean
 from remote.schema import Check, Finding, Verdict
 
@@ -184,6 +185,27 @@ def test_parameter_lists_are_printed() -> None:
     printed = shown(render.print_check, Check(id="signature", status="pass", facts={"parameters": symbols}), width=120)
     for name, signature in symbols.items():
         assert name + signature in printed
+
+
+@pytest.mark.parametrize(
+    ("signature", "expected"),
+    [
+        ("()", "()"),
+        (
+            "(self, a: int, /, b: 'list[A, B]' = None, *, c: str = 'x, y=(') -> int",
+            "(self, a, /, b=None, *, c='x, y=(')",
+        ),
+        ("(a: dict[str, tuple[int, int]] = {}, **kw: Any)", "(a={}, **kw)"),
+        ("(a: Callable[[int], str] = <function f>, *args)", "(a=<function f>, *args)"),
+        (f"(a={'x' * 40}, b)", "(a=…, b)"),
+        ("(a: str = 'it\\'s, ok')", "(a='it\\'s, ok')"),
+        ("no signature", "no signature"),
+        ("(never closed: int", "(never closed: int"),
+        ("", ""),
+    ],
+)
+def test_parameter_lists_are_told_by_names_and_defaults(signature: str, expected: str) -> None:
+    assert brief(signature) == expected
 
 
 def test_strange_facts_do_not_stop_the_rendering() -> None:
