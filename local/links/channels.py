@@ -14,6 +14,7 @@ from local.errors import LinkLost
 from local.links.base import Answer
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from types import TracebackType
 
     from local.links.base import Command
@@ -34,20 +35,32 @@ def run(connection: Connection, command: Command, stdin: bytes, deadline: float,
     guard.daemon = True
     guard.start()
     try:
-        channel = start(connection, command, stdin)
-        return _Conversation(connection, channel, until, limit, late).answer()
+        with started(connection, command, stdin) as channel:
+            return _Conversation(connection, channel, until, limit, late).answer()
     except BROKEN as error:
         raise connection.lost(f"the connection broke: {error or type(error).__name__}") from error
     finally:
         guard.cancel()
 
 
-def start(connection: Connection, command: Command, stdin: bytes) -> paramiko.Channel:
-    """Start a command on a channel of its own and see that its input is fed."""
+@contextlib.contextmanager
+def started(connection: Connection, command: Command, stdin: bytes) -> Iterator[paramiko.Channel]:
+    """Give the channel of a started command; what fails on it takes the connection along, so that nothing waits."""
     channel = connection.transport.open_session(timeout=OPENING)
+    try:
+        start(channel, command, stdin)
+        yield channel
+    except BaseException:
+        connection.close()
+        raise
+    finally:
+        channel.close()  # frees its descriptors too, which Paramiko else leaves to the garbage collector
+
+
+def start(channel: paramiko.Channel, command: Command, stdin: bytes) -> None:
+    """Start a command on its channel and see that its input is fed."""
     channel.exec_command(str(command))
     threading.Thread(target=_feed, args=(channel, stdin), name="stdin", daemon=True).start()
-    return channel
 
 
 class _Conversation:
@@ -83,7 +96,6 @@ class _Conversation:
         if not self._channel.status_event.wait(self._left()):
             raise LinkLost(self._late)
         code: int = self._channel.exit_status
-        self._channel.close()
         if code >= 0:
             return code
         if not self._connection.alive:
@@ -98,11 +110,12 @@ class SshStream:
         self._connection = connection
         self._stderr: list[bytes] = []
         self._closed = False
+        self._stack = contextlib.ExitStack()
         guard = threading.Timer(OPENING + GRACE, connection.close, args=("the host did not start the command",))
         guard.daemon = True
         guard.start()
         try:
-            self._channel = start(connection, command, stdin)
+            self._channel = self._stack.enter_context(started(connection, command, stdin))
         except BROKEN as error:
             connection.close()
             raise connection.lost(f"the connection broke: {error or type(error).__name__}") from error
@@ -137,6 +150,7 @@ class SshStream:
         """End reading by letting go of the connection: the command's next write fails."""
         self._closed = True
         self._connection.close()
+        self._stack.close()
 
     def __enter__(self) -> Self:
         return self

@@ -32,6 +32,8 @@ def running(folder: Path) -> Iterator[Server]:
     thread.start()
     try:
         listener = asyncio.run_coroutine_threadsafe(_listen(folder, home), loop).result(15)
+        # Its helper thread belongs to the server: it is started now, not in the midst of a test.
+        asyncio.run_coroutine_threadsafe(asyncio.to_thread(int), loop).result(15)
         yield Server(kind="embedded", port=listener.get_port(), folder=folder, home=home)
         asyncio.run_coroutine_threadsafe(_end(listener), loop).result(15)
     finally:
@@ -61,16 +63,28 @@ async def _serve(process: asyncssh.SSHServerProcess[bytes], home: Path) -> None:
         stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
         start_new_session=True,
     )  # fmt: skip
-    await process.redirect(stdin=child.stdin, stdout=child.stdout, stderr=child.stderr)
+    # asyncssh's own redirection closes the whole connection when a command does not read its input.
+    output = asyncio.gather(_pump(child.stdout, process.stdout), _pump(child.stderr, process.stderr))
+    feeding = asyncio.ensure_future(_pump(process.stdin, child.stdin, close=True))
     closed = asyncio.ensure_future(process.wait_closed())
-    ended = asyncio.ensure_future(child.wait())
-    await asyncio.wait({closed, ended}, return_when=asyncio.FIRST_COMPLETED)
-    if ended.done():
-        await process.stdout.drain()
-        process.exit(max(0, ended.result()))
-    else:
+    await asyncio.wait({closed, output}, return_when=asyncio.FIRST_COMPLETED)
+    feeding.cancel()
+    if not output.done():
         _hang_up(child)
-        await ended
+    await asyncio.gather(output, feeding, return_exceptions=True)
+    code = await child.wait()
+    if not closed.done():
+        process.exit(code if code >= 0 else 128 - code)
+        await closed
+
+
+async def _pump(source: Any, sink: Any, *, close: bool = False) -> None:
+    with contextlib.suppress(OSError, asyncssh.Error):
+        while data := await source.read(1 << 16):
+            sink.write(data)
+            await sink.drain()
+    if close:
+        sink.close()
 
 
 def _hang_up(child: Any) -> None:
