@@ -155,11 +155,12 @@ def end(
 ) -> tuple[int, ...]:
     """End everybody that `find` gives, politely for `grace` seconds; gives the pids of those that live still."""
     until = time.monotonic() + grace
-    asked: set[Process] = set()
+    asked: set[tuple[int, int]] = set()
     while time.monotonic() < until and (found := find()):
-        for process in found:
-            if (key := _key(process)) not in asked:
-                asked.add(key)
+        living = {(process.pid, process.started) for process in found}
+        if not asked & living:  # what these start while they tidy up is let be until they are gone
+            asked |= living
+            for process in found:
                 send(process, signal.SIGTERM)
         tick()
         time.sleep(pause)
@@ -181,11 +182,6 @@ def _kill(
         if found:
             time.sleep(pause)
     return ()
-
-
-def _key(process: Process) -> Process:
-    """Give the process without what changes while it lives."""
-    return Process(process.pid, process.started, 0, 0, 0, "", "")
 
 
 def _marked(pid: int, name: str, log: os.stat_result | None) -> bool:

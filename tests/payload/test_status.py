@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+import dataclasses
+import os
+import time
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
+
+import pytest
+
+from remote import processes, runs, status, wire
+from remote.paths import Run, Workdir
+from remote.schema import Exit, Samples, State, StatusRequest
+
+if TYPE_CHECKING:
+    from tests.running import Lab
+
+GARBLED = [b"", b"{", b"\xff\xfe", b"[]", b'{"schema":1}', b'{"schema":99}', b"null", b"[" * 100_000, b"\0" * 4096]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    made = Workdir(PurePosixPath(tmp_path)).run("20260101-000000-abcd")
+    Path(made.root).mkdir(parents=True)
+    return made
+
+
+@pytest.fixture
+def state(run: Run) -> State:
+    """Give the state of a run whose supervisor is this very process."""
+    own = processes.read(os.getpid())
+    assert own is not None
+    now = time.time()
+    return State(
+        run=run.id, phase="extracting", attempt=2, pid=own.pid, pid_started=float(own.started),
+        boot_id=processes.boot_id(), started=now - 60, heartbeat=now, output="/out",
+        samples=Samples(total=9, done=4),
+    )  # fmt: skip
+
+
+def phase(run: Run) -> tuple[str, str | None]:
+    (found,) = status.answer(StatusRequest(workdir=str(run.root.parent.parent), run=run.id)).runs
+    return found.phase, found.cause
+
+
+def write(run: Run, state: State) -> None:
+    Path(run.state).write_text(wire.dumps(state))
+
+
+def test_a_living_run_is_told_as_it_says(run: Run, state: State) -> None:
+    write(run, state)
+    assert phase(run) == ("extracting", None)
+
+
+def test_a_silent_supervisor_is_worth_a_word(run: Run, state: State) -> None:
+    write(run, dataclasses.replace(state, heartbeat=state.heartbeat - 100))
+    assert phase(run)[0] == "extracting"
+    assert "has not been heard of" in (phase(run)[1] or "")
+
+
+def test_a_pid_that_somebody_else_has_now_is_lost(run: Run, state: State) -> None:
+    write(run, dataclasses.replace(state, pid_started=state.pid_started - 1))
+    assert phase(run)[0] == "lost"
+    assert "was killed" in (phase(run)[1] or "")
+
+
+def test_a_reboot_is_told(run: Run, state: State) -> None:
+    write(run, dataclasses.replace(state, boot_id="another"))
+    assert phase(run) == ("lost", "the host was rebooted while the run went on")
+
+
+def test_the_exit_decides_over_everything(run: Run, state: State) -> None:
+    write(run, dataclasses.replace(state, boot_id="another"))
+    Path(run.exit).write_text(wire.dumps(Exit(phase="done", code=0, ended=1.0, attempts=3)))
+    assert phase(run) == ("done", None)
+
+
+@pytest.mark.parametrize("data", GARBLED)
+@pytest.mark.parametrize("name", ["state.json", "exit.json", "job.json"])
+def test_garbled_files_are_never_guessed_at(run: Run, state: State, name: str, data: bytes) -> None:
+    write(run, state)
+    (Path(run.root) / name).write_bytes(data)
+    found, cause = phase(run)
+    if name == "job.json":
+        assert (found, cause) == ("extracting", None)
+    else:
+        assert found == "unknown"
+        assert name in (cause or "")
+
+
+def test_a_run_without_state_is_starting_and_then_lost(run: Run) -> None:
+    assert phase(run) == ("starting", None)
+    old = time.time() - runs.STARTING - 1
+    os.utime(run.root, (old, old))
+    assert phase(run) == ("lost", "its supervisor never came up")
+
+
+def test_folders_that_are_no_runs_are_passed_over(run: Run, tmp_path: Path) -> None:
+    for name in ("x", "20260101", "20260101-000000-abcd.bak", ".tmp"):
+        (tmp_path / "runs" / name).mkdir()
+    answer = status.answer(StatusRequest(workdir=str(tmp_path)))
+    assert [found.run for found in answer.runs] == [run.id]
+    assert status.answer(StatusRequest(workdir=str(tmp_path / "nowhere"))).runs == ()
+
+
+def test_runs_are_told_newest_first_over_the_wire(lab: Lab) -> None:
+    first = lab.start("echo done 1/1")
+    lab.ended(first)
+    second = lab.start("echo 'Error 802: system not yet initialized'; exit 4")
+    lab.ended(second)
+    newest, oldest = sorted(lab.status(), key=lambda found: found.phase, reverse=True)
+    assert {found.run for found in lab.status()} == {first.id, second.id}
+    assert (oldest.phase, oldest.samples, oldest.exit) == ("done", Samples(total=1, done=1), 0)
+    assert (newest.phase, newest.exit, newest.cause, newest.job) == ("failed", 4, "fabric-manager", "job")
+    assert newest.log_bytes == len(Path(second.log).read_bytes())
+    assert lab.status("20200101-000000-0000") == ()

@@ -1,0 +1,159 @@
+from __future__ import annotations
+
+import pytest
+
+from remote.failure_table import ROWS
+from remote.failures import classify
+
+TRACE = 'Traceback (most recent call last):\n  File "/opt/job/extract.py", line 41, in main\n    engine.run()\n'
+# One realistic log per row: what a job prints around the words, in our own words.
+LOGS = [
+    ("kernel: NVRM: Xid (PCI:0000:1b:00): 79, pid=1234, GPU has fallen off the bus.", "node-fatal", "gpu-hardware"),
+    ("kernel: NVRM: Xid (PCI:0000:1b:00): 48, pid=77, name=python3, double bit", "node-fatal", "gpu-hardware"),
+    ("kernel: NVRM: Xid (PCI:0000:1b:00): 31, pid=77, name=python3, MMU Fault", "transient", "gpu-application-fault"),
+    (TRACE + "RuntimeError: CUDA error: uncorrectable ECC error encountered", "transient", "gpu-ecc"),
+    (TRACE + "RuntimeError: Unexpected error from cudaGetDeviceCount(). Error 802: system not yet initialized",
+     "fatal", "fabric-manager"),
+    ("Failed to initialize NVML: Driver/library version mismatch", "fatal", "driver-mismatch"),
+    ("CUDA error: the provided PTX was compiled with an unsupported toolchain.", "fatal", "driver-too-old"),
+    ("CUDA error: no kernel image is available for execution on the device", "fatal", "torch-without-arch"),
+    ("UserWarning: NVIDIA B200 with CUDA capability sm_100 is not compatible with the current PyTorch installation",
+     "fatal", "torch-without-arch"),
+    (TRACE + "torch.AcceleratorError: CUDA error: an illegal memory access was encountered",
+     "transient", "illegal-memory-access"),
+    (TRACE + "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 3 has 1.1 GiB free.",
+     "fatal", "gpu-out-of-memory"),
+    (TRACE + "ValueError: Free memory on device (11.2/178.4 GiB) on startup is less than desired GPU memory utilization"
+     " (0.8, 142.7 GiB).", "fatal", "gpu-memory-taken"),
+    (TRACE + "AssertionError: Error in memory profiling. Initial free memory 150.1 GiB, current 160.2 GiB.",
+     "transient", "memory-profiling-race"),
+    ("gpu01:41:88 [3] include/shm.h NCCL WARN Call to posix_fallocate failed: No space left on device",
+     "fatal", "shm-too-small"),
+    (TRACE + "OSError: [Errno 28] No space left on device: '/data/hidden_states/data_812.pt'", "fatal", "disk-full"),
+    (TRACE + "RuntimeError: PytorchStreamWriter failed writing file data/3: file write failed", "fatal", "disk-full"),
+    (TRACE + "OSError: [Errno 122] Disk quota exceeded", "fatal", "disk-quota"),
+    ("kernel: Out of memory: Killed process 4711 (python3) total-vm:200GB", "fatal", "host-out-of-memory"),
+    (TRACE + "FileNotFoundError: [Errno 2] No such file or directory: '/home/u/.triton/cache/ab12/kernel.json'",
+     "transient", "triton-cache-race"),
+    (TRACE + "OSError: [Errno 116] Stale file handle: '/nfs/u/.triton/cache/ab12/kernel.so'",
+     "transient", "triton-cache-race"),
+    (TRACE + "OSError: [Errno 98] Address already in use", "transient", "port-taken"),
+    (TRACE + "torch.distributed.DistNetworkError: The server socket has failed to listen on any local network address.",
+     "transient", "port-taken"),
+    (TRACE + "safetensors_rust.SafetensorError: Error while deserializing header: MetadataIncompleteBuffer",
+     "transient", "damaged-file"),
+    (TRACE + "huggingface_hub.errors.GatedRepoError: 401 Client Error. Access denied", "fatal", "gated-model"),
+    (TRACE + "huggingface_hub.errors.HfHubHTTPError: 429 Client Error: Too Many Requests for url: …",
+     "transient", "hub-busy"),
+    (TRACE + "requests.exceptions.HTTPError: 503 Server Error: Service Unavailable", "transient", "hub-busy"),
+    (TRACE + "torch.distributed.DistBackendError: NCCL error: invalid usage, run again", "fatal", "nccl-usage"),
+    ("[rank3]:[E1130 11:02:03] [Rank 3] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=41)",
+     "transient", "collective-timeout"),
+    (TRACE + "torch.distributed.DistBackendError: NCCL error: unhandled system error", "transient", "nccl-cascade"),
+    (TRACE + "TimeoutError: RPC call to sample_tokens timed out.", "transient", "engine-rpc-timeout"),
+    (TRACE + "RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}",
+     "transient", "engine-died"),
+    (TRACE + "ConnectionResetError: [Errno 104] Connection reset by peer", "transient", "peer-gone"),
+    ("sample 17: hidden states of layer 30 are not finite", "fatal", "bad-hidden-states"),
+    (TRACE + "ModuleNotFoundError: No module named 'speculators.data_generation'", "fatal", "import"),
+    ("(EngineCore_DP0 pid=81) ERROR 11-30 11:02:03 [core.py:94] TypeError: f() missing 1 required positional argument",
+     "fatal", "signature"),
+    (TRACE + "TypeError: get_kv_cache_config_from_groups() got an unexpected keyword argument 'kv_cache_specs'",
+     "fatal", "signature"),
+    (TRACE + "AttributeError: 'LlamaModel' object has no attribute 'get_input_embeddings'", "fatal", "code"),
+    (TRACE + "PermissionError: [Errno 13] Permission denied: '/data/train.jsonl'", "fatal", "permission"),
+    (TRACE + "FileNotFoundError: [Errno 2] No such file or directory: '/data/train.jsonl'", "fatal", "no-such-file"),
+    (TRACE + "pydantic_core._pydantic_core.ValidationError: 1 validation error for SchedulerConfig", "fatal", "config"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("log", "kind", "cause"), LOGS, ids=[f"{index}-{row[2]}" for index, row in enumerate(LOGS)])
+def test_known_texts_are_known_amid_a_log(log: str, kind: str, cause: str) -> None:
+    noise = "INFO 11-30 11:00:00 [loader.py:1] Loading weights 40%\rLoading weights 80%\n"
+    failure = classify(noise + log + "\nCUDA_LAUNCH_BLOCKING=1 may help\n", 1)
+    assert (failure.kind, failure.cause) == (kind, cause)
+    assert failure.root_line is not None
+    assert failure.root_line in log
+    assert failure.advice
+
+
+def test_every_row_has_a_log() -> None:
+    assert {row.cause for row in ROWS} == {cause for _, _, cause in LOGS}
+
+
+def test_the_root_comes_before_its_cascade_wherever_it_stands() -> None:
+    log = (
+        "EngineDeadError: EngineCore encountered an issue.\n"
+        "RuntimeError: NCCL error: unhandled system error\n"
+        "(Worker_TP3 pid=4) ERROR [worker.py:9] torch.OutOfMemoryError: CUDA out of memory.\n"
+        "RuntimeError: Engine core initialization failed. See root cause above.\n"
+    )
+    assert classify(log, 1).cause == "gpu-out-of-memory"
+
+
+def test_the_earliest_root_decides() -> None:
+    first, second = "OSError: [Errno 98] Address already in use", "OSError: [Errno 28] No space left on device"
+    assert classify(f"{first}\n{second}", 1).cause == "port-taken"
+    assert classify(f"{second}\n{first}", 1).cause == "disk-full"
+
+
+def test_a_warning_decides_only_when_nothing_else_does() -> None:
+    warning = "WARNING: 429 Client Error: Too Many Requests; trying again in 1 s"
+    assert classify(warning, 1).cause == "hub-busy"
+    assert classify(f"{warning}\nModuleNotFoundError: No module named 'vllm'", 1).cause == "import"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Compile with `TORCH_USE_CUDA_DSA` to enable device-side assertions, CUDA out of memory",
+        "resource_tracker: There appear to be 3 leaked shared_memory objects, No space left on device",
+        "For debugging consider passing CUDA_LAUNCH_BLOCKING=1: an illegal memory access",
+    ],
+)
+def test_advice_never_decides(line: str) -> None:
+    assert classify(line, 1).cause == "unknown"
+
+
+def test_exception_names_inside_a_sentence_do_not_decide() -> None:
+    assert classify("INFO: falling back because of ImportError: flash_attn", 1).cause == "unknown"
+
+
+def test_settings_are_blamed_only_before_any_progress() -> None:
+    log = TRACE + "ValueError: max_model_len is too large"
+    assert classify(log, 1).kind == "fatal"
+    assert classify(log, 1, progressed=True).kind == "unknown"
+
+
+def test_taken_memory_is_transient_when_leftovers_were_ended() -> None:
+    log = "ValueError: Free memory on device (1/2 GiB) on startup is less than desired GPU memory utilization"
+    assert classify(log, 1, reaped=True).kind == "transient"
+
+
+@pytest.mark.parametrize(
+    ("code", "log", "kind", "cause"),
+    [
+        (75, "busy", "transient", "temporary"),
+        (127, "sh: 1: extract: not found", "fatal", "command-not-found"),
+        (137, "working", "unknown", "sigkill"),
+        (139, "working", "unknown", "sigsegv"),
+        (135, "working", "unknown", "sigbus"),
+        (143, "working", "unknown", "sigterm"),
+        (1, "", "transient", "no-output"),
+        (1, "working", "unknown", "unknown"),
+        (250, "working", "unknown", "signal-122"),
+    ],
+)
+def test_without_a_known_text_the_exit_code_speaks(code: int, log: str, kind: str, cause: str) -> None:
+    failure = classify(log, code)
+    assert (failure.kind, failure.cause, failure.root_line) == (kind, cause, None)
+
+
+def test_a_kill_for_memory_is_told_whatever_the_log_says() -> None:
+    assert classify("Connection reset by peer", 137, out_of_memory=True).cause == "host-out-of-memory"
+    assert classify("working", 1, out_of_memory=True).cause == "unknown"
+
+
+@pytest.mark.parametrize("log", ["\0\x1b[31m\n" * 50, "x" * 1_000_000, "(" * 20_000, "[" * 20_000, "\r" * 10_000])
+def test_hostile_logs_are_just_unknown(log: str) -> None:
+    assert classify(log, 1).kind in ("unknown", "transient")
