@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from remote import dataset, estimate, lengths, model_checks, model_folder, tokenizer_check
 from remote.disk import disk
+from remote.engines import base
 from remote.estimate import Rates, Room
 from remote.schema import Check, Finding
 
@@ -44,7 +45,10 @@ def check(job: Job, *, rates: Rates | None = None, usd_per_hour: float | None = 
     facts: dict[str, Any] = {}
     findings: list[Finding] = []
     model = model_folder.read(job.model) if job.model else None
-    data = look(job.dataset) if job.dataset else None
+    ours = job.engine in base.ENGINES  # a program of the user's own reads its dataset in its own way
+    data = look(job.dataset) if job.dataset and ours else None
+    if job.dataset and not ours and not Path(job.dataset).exists():
+        findings.append(located(job.dataset, f"{job.dataset}: there is no such file"))
     if model is not None:
         findings += model_checks.judge(model, conversations=data is not None and data.conversations)
         facts["model"] = _model_facts(model)
@@ -157,8 +161,6 @@ def _tokenised(
 
 def longest(job: Job) -> int:
     """Give the tokens that a prompt may have: the engine's own word, where it has one."""
-    from remote.engines import base
-
     return base.make(job).longest if job.engine in base.ENGINES else job.max_model_len
 
 

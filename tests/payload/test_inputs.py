@@ -18,7 +18,8 @@ from remote.tokens import Tokens
 
 def _job(tmp_path: Path, **changes: object) -> Job:
     values: dict[str, object] = {"dataset": str(tmp_path / "data.jsonl"), "model": "", "output": str(tmp_path / "out")}
-    return Job(name="j", engine="command", python="python3", workdir=str(tmp_path), **{**values, **changes})
+    given = {"engine": "speculators", **values, **changes}
+    return Job(name="j", python="python3", workdir=str(tmp_path), **given)
 
 
 def _tokens(index: int, ids: list[int], mask: list[int] | None = None, problem: str | None = None) -> Tokens:
@@ -68,6 +69,13 @@ def test_a_missing_model_is_told_beside_a_bad_dataset(tmp_path: Path) -> None:
     (tmp_path / "data.jsonl").write_text("{")
     check = inputs.check(_job(tmp_path, model=str(tmp_path / "model")))
     assert [finding.rule for finding in check.findings] == ["model-missing", "dataset-line"]
+
+
+def test_a_users_own_program_reads_its_dataset_itself(tmp_path: Path) -> None:
+    (tmp_path / "data.jsonl").write_text("no JSON at all")
+    assert inputs.check(_job(tmp_path, engine="command")).status == "pass"
+    (tmp_path / "data.jsonl").unlink()
+    assert _rules(inputs.check(_job(tmp_path, engine="command")).findings) == [("dataset-unreadable", "error")]
 
 
 # ---- lengths ---------------------------------------------------------------------------------------------------
