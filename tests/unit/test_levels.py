@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -250,3 +251,14 @@ def test_a_check_keeps_its_facts_apart() -> None:
     made = check("host", [], known)
     known["a"] = 2
     assert made.facts == {"a": 1}
+
+
+def test_the_page_of_the_gate_tells_every_level_and_every_rule_of_ours() -> None:
+    root = Path(__file__).parents[2]
+    page = (root / "docs" / "gate.md").read_text("utf-8")
+    for level in levels.LEVELS:
+        assert f"\n## `{level}`\n" in page
+    sources = [*(root / "local" / "levels").glob("*.py"), root / "local" / "patches.py"]
+    rules = {rule for path in sources for rule in re.findall(r'rule="([\w-]+)"', path.read_text("utf-8"))}
+    assert len(rules) > 10
+    assert [rule for rule in sorted(rules) if f"`{rule}`" not in page] == []
