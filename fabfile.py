@@ -25,7 +25,7 @@ def hosts(session: "Session"):
 
 
 @on_hosts(gather=gate.write_report, iterable=["without"])
-def preflight(session: "Session", until=None, fresh=False, report=None, no_patches=False, without=()):
+def preflight(session: "Session", until=None, fresh=False, report=None, no_patches=False, without=None):
     """Prove that the job will run; start nothing."""
     del report  # the gathering of all hosts writes it
     return gate.preflight(session, until=until, fresh=fresh, no_patches=no_patches, without=without)

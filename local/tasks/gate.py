@@ -24,7 +24,9 @@ DEADLINE = 60.0
 
 def preflight(session: Session, **options: Any) -> GateOutcome:
     """Take the host through the gate, showing each check as it is decided; raises GateRefused."""
-    options["without"] = tuple(number for words in options.get("without", ()) for number in words.split(",") if number)
+    options["without"] = tuple(
+        number for words in options.get("without") or () for number in words.split(",") if number
+    )
     console, name = session.console, session.label
     session.outcome = outcome = gate.preflight(
         session.host,

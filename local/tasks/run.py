@@ -10,10 +10,11 @@ from rich.markup import escape
 
 from local import extract as launching
 from local import follow, render, runs, tables
-from local.errors import GateRefused, JobFailed, PrudentError
+from local.errors import GateRefused, JobFailed, PrudentError, UsageError
 from local.logtext import LogText
 from local.progress import Progress
 from local.screen import MaskedLog
+from local.summary import size
 from local.tasks.gate import preflight
 from local.text import clean
 from remote.schema import RunStatus
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from remote.schema import Exit, StopAnswer, VerifyAnswer
 
 ENDED = ("done", "failed", "stopped", "lost")
-GIB = 2**30
 
 
 def extract(session: Session, *, detach: bool = False) -> None:
@@ -80,29 +80,33 @@ def _judge(session: Session, run: str, ended: Exit | None) -> None:
         session.word = "lost"
         raise JobFailed(f"the run {run} is lost: its supervisor is gone and left no word", remedy=see)
     samples = ended.samples
-    session.word = f"{ended.phase}, {samples.done} of {samples.total} samples"
+    counted = f", {samples.done} of {samples.total} samples" if samples.total else ""
+    session.word = f"{ended.phase}{counted}"
     if ended.left_running:
         pids = ", ".join(map(str, ended.left_running))
         raise JobFailed(
             f"the run {run} ended and left processes running: {pids}",
             remedy=f"Stop them: fab -H {session.name} stop --run {run}",
         )
+    if ended.phase == "stopped":
+        raise JobFailed(f"the run {run} was stopped", remedy="`fab extract` goes on where it stood.")
     if ended.phase != "done":
         why = clean(ended.root_line or ended.cause or "no cause is known")
-        raise JobFailed(
-            f"the run {run} {_ENDINGS.get(ended.phase, ended.phase)} after {ended.attempts} attempt(s): {why}",
-            remedy=see,
-        )
-    session.console.print(
-        f"{_head(session)}[green]done[/]: {samples.done} of {samples.total} samples, {ended.attempts} attempt(s)"
-    )
+        raise JobFailed(f"the run {run} failed{_times(ended.attempts)}: {why}", remedy=see)
+    session.console.print(f"{_head(session)}[bold green]done[/]{counted}{_times(ended.attempts)}")
 
 
-_ENDINGS = {"failed": "failed", "stopped": "was stopped"}
+def _times(attempts: int) -> str:
+    return f" after {attempts} attempts" if attempts > 1 else ""
 
 
 def verify(session: Session) -> VerifyAnswer:
     """Hold every output file against manifest and dataset; raises JobFailed."""
+    if session.job.engine == "command":
+        raise UsageError(
+            "engine 'command' writes outputs of its own form, which nothing here can check",
+            remedy="The run's exit code is its own judgement: fab status.",
+        )
     answer = runs.verify(session.host, session.job, bundle=session.payload, secrets=session.secrets)
     _check(session, answer)
     return answer
@@ -114,7 +118,7 @@ def _check(session: Session, answer: VerifyAnswer) -> None:
         render.print_finding(session.console, session.label, finding)
     whole = answer.total and answer.valid == answer.total and not answer.damaged and not answer.missing
     session.word = f"{answer.valid} of {answer.total} samples valid"
-    said = f"{session.word}, {answer.tokens:,} tokens, {answer.size / GIB:.2f} GiB in {clean(session.job.output)}"
+    said = f"{session.word}, {answer.tokens:,} tokens, {size(answer.size)} in {clean(session.job.output)}"
     if not whole:
         raise JobFailed(
             f"{said}; {answer.missing} missing, {answer.damaged} damaged",
