@@ -141,7 +141,7 @@ def _may_come(parameter: P, call: Call) -> bool:
 
 def _resembling(keyword: str, named: dict[str, P], call: Call) -> str:
     free = [name for name in named if name not in call.keywords]
-    close = difflib.get_close_matches(keyword, free, n=1, cutoff=0.7)
+    close = difflib.get_close_matches(keyword, free, n=1)
     return f"; did it become {close[0]!r}?" if close else ""
 
 

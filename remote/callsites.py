@@ -49,12 +49,13 @@ class CallSite:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NameSite:
-    """One use of a name of something known: an attribute, or a name that a late import wants."""
+    """One use of a name of something known: an attribute, or (`late`) what an import inside a function wants."""
 
     reference: Attribute | Module
     written: str
     place: Place
     guard: str | None
+    late: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +169,7 @@ class _Finder:
             self.calls.append(self._call(node, scope, guard))
         elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
             self._attribute(node, scope, guard)
-        elif isinstance(node, ast.ImportFrom):
+        elif isinstance(node, ast.Import | ast.ImportFrom):
             self._late_import(node, guard)
 
     def _call(self, node: ast.Call, scope: Scope, guard: str | None) -> CallSite:
@@ -192,13 +193,14 @@ class _Finder:
                 NameSite(reference=reference, written=ast.unparse(node), place=self._tail(node), guard=guard)
             )
 
-    def _late_import(self, node: ast.ImportFrom, guard: str | None) -> None:
-        source = scopes.source_of(node, self.home)
-        for alias in node.names if source else []:
+    def _late_import(self, node: ast.Import | ast.ImportFrom, guard: str | None) -> None:
+        source = scopes.source_of(node, self.home) if isinstance(node, ast.ImportFrom) else None
+        for alias in node.names if source != "" else []:
             if alias.name != "*":
-                reference = Attribute(Module(source), alias.name)
+                reference = Module(alias.name) if source is None else Attribute(Module(source), alias.name)
+                place = self._place(alias)
                 self.names.append(
-                    NameSite(reference=reference, written=alias.name, place=self._place(alias), guard=guard)
+                    NameSite(reference=reference, written=alias.name, place=place, guard=guard, late=True)
                 )
 
     def _tail(self, node: ast.expr) -> Place:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 RESULT_ENV = "PRUDENT_GATE_RESULT"
 KEPT_OUTPUT = 64 * 1024
+_GIVEN = os.environ.get(RESULT_ENV, "")  # read before anything is imported that could lose it
 T = TypeVar("T")
 
 
@@ -88,7 +89,7 @@ def ask(
 def reply(answer: Any) -> None:
     """In the child: send the answer to the asker."""
     body = wire.dumps(answer).encode()
-    with os.fdopen(int(os.environ[RESULT_ENV]), "wb") as pipe:
+    with os.fdopen(int(_GIVEN), "wb") as pipe:
         pipe.write(b"%d\n" % len(body) + body)
 
 

@@ -111,9 +111,9 @@ def distributions(path: Iterable[str]) -> tuple[dict[str, str], str]:
     versions: dict[str, str] = {}
     digests: dict[str, str] = {}
     for found in importlib.metadata.distributions(path=list(path)):
-        name = (found.metadata["Name"] or "").lower().replace("_", "-")
-        if name and name not in versions:
-            versions[name] = found.version
+        name, version = _named(found)
+        if name and version and name not in versions:
+            versions[name] = version
             digests[name] = hashlib.sha256(_record(found)).hexdigest()
     lines = "".join(f"{name}=={versions[name]} {digests[name]}\n" for name in sorted(versions))
     return dict(sorted(versions.items())), hashlib.sha256(lines.encode()).hexdigest()
@@ -126,6 +126,15 @@ def stamps(package: Package) -> str:
         for line in _stamps(Path(folder)):
             state.update(line.encode())
     return state.hexdigest()
+
+
+def _named(found: importlib.metadata.Distribution) -> tuple[str, str]:
+    """Give name and version; empty for a folder that an interrupted install left half there."""
+    try:
+        name, version = found.metadata["Name"], found.metadata["Version"]
+    except (KeyError, TypeError, OSError, UnicodeDecodeError, importlib.metadata.PackageNotFoundError):
+        return "", ""
+    return (name or "").lower().replace("_", "-"), version or ""
 
 
 def _record(found: importlib.metadata.Distribution) -> bytes:

@@ -135,7 +135,8 @@ def _module(name: str) -> types.ModuleType:
     except ModuleNotFoundError as error:
         if error.name and (name == error.name or name.startswith(error.name + ".")):
             parent, _, last = name.rpartition(".")
-            raise Missing(Module(name), parent or "the environment", last, (), sure=True) from error
+            # A warning: what only some function imports may be wanted by nobody.
+            raise Missing(Module(name), parent or "the environment", last, (), sure=False) from error
         raise Unknown("module fails to import") from error
     except Exception as error:
         raise Unknown("module fails to import") from error

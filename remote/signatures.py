@@ -152,10 +152,11 @@ def _name(site: NameSite, sites: Sites, file: str) -> Finding | None:
     try:
         references.resolve(site.reference)
     except Missing as missing:
-        if missing.reference != site.reference:
+        absent = isinstance(missing.reference, Module)
+        if not (site.late if absent else missing.reference == site.reference):
             raise Unknown("an earlier name is not there") from missing
         return _finding(
-            "missing-attribute",
+            "missing-module" if absent else "missing-attribute",
             _is_missing(missing, site.written),
             file=file,
             place=site.place,
@@ -209,7 +210,7 @@ def _symbol(symbol: str) -> references.Thing:
 
 
 def _is_missing(missing: Missing, wanted: str) -> str:
-    close = difflib.get_close_matches(missing.name, missing.near, n=1, cutoff=0.7)
+    close = difflib.get_close_matches(missing.name, missing.near, n=1)
     hint = f"; did it become {close[0]!r}?" if close else ""
     return f"{missing.owner} has no {missing.name!r} (wanted by {wanted}){hint}"
 

@@ -1,0 +1,171 @@
+"""The facts of a host, asked of the payload under another interpreter."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from remote import disk, schema
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from conftest import Stage
+
+
+def distribution(stage: Stage, name: str, version: str, record: str = "a.py,sha256=1,1\n") -> None:
+    folder = f"{name}-{version}.dist-info"
+    stage.write(
+        {f"{folder}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n", f"{folder}/RECORD": record}
+    )
+
+
+def ask(stage: Stage, *sources: str, bundle: str | None = "b", **job: Any) -> schema.HostFacts:
+    request = schema.FactsRequest(job=stage.job(**job), sources=sources, bundle=bundle)
+    return stage.call(stage.push(None), "facts", request, schema.HostFacts)
+
+
+def test_the_host_is_told(stage: Stage) -> None:
+    distribution(stage, "Some_Package", "1.2.3")
+    facts = ask(stage)
+    assert facts.distributions["some-package"] == "1.2.3"
+    assert facts.python.executable
+    assert facts.python.version.startswith("3.")
+    assert facts.cpus >= 1
+    assert facts.memory_total > 1 << 20
+    assert len(facts.fingerprint) == len(facts.records) == 64
+    assert facts.boot_id
+
+
+def test_without_a_job_the_payloads_own_python_is_told(stage: Stage) -> None:
+    facts = stage.call(stage.push(None), "facts", schema.FactsRequest(), schema.HostFacts)
+    assert facts.disks == {}
+    assert facts.model_exists is None
+    assert facts.fingerprint
+
+
+def test_sources_are_found_and_never_imported(stage: Stage) -> None:
+    stage.write({"pkg/__init__.py": "raise SystemExit('imported')", "pkg/a.py": "x = 'é'\n", "one.py": "y = 2\n"})
+    (stage.site / "pkg" / "raw.py").write_bytes(b"\xff\xfe")
+    facts = ask(stage, "pkg/a.py", "one.py", "pkg/none.py", "absent/a.py", "pkg/raw.py")
+    texts = {source.path: source.text for source in facts.sources}
+    assert texts == {
+        "pkg/a.py": "x = 'é'\n",
+        "one.py": "y = 2\n",
+        "pkg/none.py": None,
+        "absent/a.py": None,
+        "pkg/raw.py": None,
+    }
+    locations = {source.path: source.location for source in facts.sources}
+    assert locations["pkg/a.py"] == str(stage.site / "pkg/a.py")
+    assert locations["absent/a.py"] is None
+
+
+def test_the_first_of_two_packages_of_a_name_is_the_one(stage: Stage, tmp_path: Path) -> None:
+    stage.write({"pkg/__init__.py": "", "pkg/a.py": "first"})
+    other = tmp_path / "other" / "pkg"
+    other.mkdir(parents=True)
+    (other / "__init__.py").write_text("")
+    (other / "a.py").write_text("second")
+    facts = ask(stage, "pkg/a.py", env={"PYTHONPATH": f"{stage.site}:{tmp_path / 'other'}"})
+    assert facts.sources[0].text == "first"
+
+
+def test_the_disk_of_a_path_that_is_not_there_yet_is_its_nearest_folders(stage: Stage) -> None:
+    output = ask(stage).disks["output"]
+    assert output.nearest == str(stage.root)
+    assert (output.exists, output.writable) == (False, True)
+    assert 0 < output.free <= output.total
+    assert not list(stage.root.glob("tmp*"))
+
+
+def test_a_folder_that_takes_no_files_is_not_writable() -> None:
+    assert not disk.disk("/proc/self/nothing/here").writable
+    assert disk.disk("/proc/self/nothing/here").nearest.startswith("/proc/")
+
+
+@pytest.mark.parametrize(("path", "exists"), [("/", True), ("/nonexistent/x", False), ("org/model", None), ("", None)])
+def test_only_paths_are_looked_for(stage: Stage, path: str, exists: bool | None) -> None:  # noqa: FBT001 - parametrised
+    assert ask(stage, model=path).model_exists is exists
+    assert ask(stage, dataset=path).dataset_exists is exists
+
+
+def test_cuda_home_is_the_jobs(stage: Stage) -> None:
+    assert ask(stage, env={"CUDA_HOME": "/nonexistent/cuda"}).cuda_home.path == "/nonexistent/cuda"
+
+
+def test_a_python_of_the_job_that_does_not_run_is_no_crash(stage: Stage) -> None:
+    assert ask(stage, "pkg/a.py", python="/nonexistent/python").sources[0].text is None
+
+
+@pytest.fixture
+def whole(stage: Stage) -> Stage:
+    distribution(stage, "pkg", "1.0")
+    stage.write({"pkg/__init__.py": "", "pkg/a.py": "x = 1\n", "../model/config.json": "{}", "../model/weights": "w"})
+    return stage
+
+
+def fingerprint(stage: Stage, **changes: Any) -> str:
+    gate = schema.GateSpec(modules=("pkg.a",))
+    return ask(stage, **{"gate": gate, "model": str(stage.root / "model"), **changes}).fingerprint
+
+
+def test_the_fingerprint_is_stable(whole: Stage) -> None:
+    assert fingerprint(whole) == fingerprint(whole)
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"pkg/a.py": "x = 2\n"},
+        {"pkg-1.0.dist-info/RECORD": "a.py,sha256=2,1\n"},
+        {"new-2.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: new\nVersion: 2.0\n"},
+        {"../model/config.json": '{"a": 1}'},
+        {"../model/weights": "ww"},
+        {"../model/more": ""},
+    ],
+)
+def test_a_change_on_the_host_changes_the_fingerprint(whole: Stage, files: dict[str, str]) -> None:
+    before = fingerprint(whole)
+    whole.write(files)
+    assert fingerprint(whole) != before
+
+
+@pytest.mark.parametrize("changes", [{"bundle": "c"}, {"layers": (1,)}, {"env": {"PYTHONPATH": "/none"}}])
+def test_a_change_of_the_job_changes_the_fingerprint(whole: Stage, changes: dict[str, Any]) -> None:
+    assert fingerprint(whole, **changes) != fingerprint(whole)
+
+
+def test_an_edit_in_an_editable_install_changes_the_records(stage: Stage, tmp_path: Path) -> None:
+    source = tmp_path / "source" / "lib.py"
+    source.parent.mkdir()
+    source.write_text("x = 1")
+    distribution(stage, "lib", "1.0")
+    direct = f'{{"url": "file://{source.parent}", "dir_info": {{"editable": true}}}}'
+    stage.write({"lib-1.0.dist-info/direct_url.json": direct})
+    before = ask(stage).records
+    source.write_text("x = 22")
+    assert ask(stage).records != before
+
+
+@pytest.mark.parametrize("metadata", ["", "Name: x\n", "Version: 1\n", "\x00\x01"])
+def test_a_damaged_distribution_harms_nobody(stage: Stage, metadata: str) -> None:
+    distribution(stage, "good", "1.0")
+    stage.write({"bad-1.0.dist-info/METADATA": metadata})
+    assert ask(stage).distributions["good"] == "1.0"
+
+
+def test_a_session_of_someone_elses_pythonpath_is_not_the_jobs(stage: Stage, tmp_path: Path) -> None:
+    other = tmp_path / "session"
+    other.mkdir()
+    (other / "only_here.py").write_text("")
+    request = schema.FactsRequest(job=stage.job(), sources=("only_here.py",))
+    facts = stage.call(stage.push(None), "facts", request, schema.HostFacts, PYTHONPATH=str(other))
+    assert facts.sources[0].location is None
+
+
+def test_documents_travel_whole(stage: Stage) -> None:
+    assert dataclasses.asdict(ask(stage))["hostname"] == os.uname().nodename
