@@ -27,7 +27,7 @@ def start(host: Host, job: Job, *, bundle: str, fingerprint: str, secrets: Mappi
     request = LaunchRequest(job=job, bundle=bundle, fingerprint=fingerprint, secrets=dict(secrets), deadline=START)
     retrying = tenacity.Retrying(
         retry=tenacity.retry_if_exception_type(LinkLost),
-        wait=tenacity.wait_exponential_jitter(initial=0.5, max=10.0, jitter=0.5),
+        wait=tenacity.wait_exponential(multiplier=0.5, max=10.0) + tenacity.wait_random(0, 0.5),
         stop=tenacity.stop_after_attempt(TRIES),
         reraise=True,
     )

@@ -95,7 +95,7 @@ class Follower:
         self._heard = time.monotonic()
         retrying = tenacity.Retrying(
             retry=self._again,
-            wait=tenacity.wait_exponential_jitter(initial=0.25, max=LONGEST_DELAY, jitter=0.5),
+            wait=tenacity.wait_exponential(multiplier=0.25, max=LONGEST_DELAY) + tenacity.wait_random(0, 0.5),
             stop=self._out_of_patience,
             sleep=self._sleep,
             before_sleep=self._announce,

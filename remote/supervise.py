@@ -86,7 +86,8 @@ class Supervisor:
         self.ledger.tell("started", run=self.run.id, pid=os.getpid(), job=self.job.name)
         retrying = tenacity.Retrying(
             retry=self._again,
-            wait=tenacity.wait_exponential_jitter(initial=backoff, max=max(LONGEST_DELAY, backoff), jitter=backoff / 2),
+            wait=tenacity.wait_exponential(multiplier=backoff, max=max(LONGEST_DELAY, backoff))
+            + tenacity.wait_random(0, backoff / 2),
             sleep=self._sleep,
             before_sleep=self._announce,
         )
