@@ -43,7 +43,7 @@ class GateOptions:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GateOutcome:
-    """What the gate decided; `complete` when every level was looked at, which `--until` may have kept from it."""
+    """What the gate decided; `complete` when every level was looked at or one failed, and `--until` cut nothing off."""
 
     verdict: Verdict
     bundle: str | None
@@ -62,7 +62,7 @@ class _Record:
     """The checks so far, told to whoever watches."""
 
     watch: Watch
-    until: str
+    until: str | None
     checks: list[Check] = field(default_factory=list)
     clock: float = field(default_factory=time.monotonic)
 
@@ -78,10 +78,16 @@ class _Record:
         self.clock = time.monotonic()
         return check.status == FAIL or check.id == self.until
 
+    @property
+    def complete(self) -> bool:
+        """Say whether every level that there is was looked at."""
+        return set(LEVELS) <= {check.id for check in self.checks}
+
     def outcome(self, *, facts: HostFacts | None = None) -> GateOutcome:
         """Give the outcome of a gate that ended before there was a bundle."""
         verdict = verdicts.make(self.checks, decided=time.time())
-        return GateOutcome(verdict=verdict, bundle=None, cached=False, facts=facts)
+        failed = verdict.verdict == "fail"
+        return GateOutcome(verdict=verdict, bundle=None, cached=False, facts=facts, complete=failed)
 
 
 def preflight(
@@ -118,10 +124,8 @@ def _series(options: GateOptions) -> tuple[Patch, ...]:
     return series
 
 
-def _until(options: GateOptions) -> str:
-    if options.until is None:
-        return LEVELS[-1]
-    if options.until not in LEVELS:
+def _until(options: GateOptions) -> str | None:
+    if options.until is not None and options.until not in LEVELS:
         raise UsageError(
             f"no level {options.until!r}", remedy=f"The levels, in order: {', '.join(LEVELS)}.", where="--until"
         )
@@ -163,8 +167,7 @@ def _remembered(record: _Record, context: Context, verdict: Verdict) -> GateOutc
         if check.id not in FIRST and record.note(replace(check, facts={**check.facts, "cached": True})):
             break
     told = verdicts.make(record.checks, decided=verdict.decided, fingerprint=verdict.fingerprint, bundle=context.bundle)
-    complete = record.checks[-1].id == LEVELS[-1]
-    return GateOutcome(verdict=told, bundle=context.bundle, cached=True, facts=context.facts, complete=complete)
+    return GateOutcome(verdict=told, bundle=context.bundle, cached=True, facts=context.facts, complete=record.complete)
 
 
 def _prove(record: _Record, context: Context, known: VerdictAnswer) -> GateOutcome:
@@ -174,7 +177,7 @@ def _prove(record: _Record, context: Context, known: VerdictAnswer) -> GateOutco
     basis = verdicts.basis(context.facts, context.job, context.applied)
     before = known.previous.basis if known.previous else {}
     verdict = replace(verdict, basis=basis, changed=verdicts.changes(before, basis))
-    complete = verdict.verdict == "fail" or record.checks[-1].id == LEVELS[-1]
+    complete = verdict.verdict == "fail" or record.complete
     if complete:
         verdicts.keep(context.host, context.job, verdict)
     return GateOutcome(verdict=verdict, bundle=context.bundle, cached=False, facts=context.facts, complete=complete)

@@ -224,6 +224,7 @@ def test_a_failing_level_ends_the_gate_with_all_its_findings(run: Run, watched: 
     assert len(watched[-1].findings) == 2
     assert (outcome.verdict.verdict, outcome.verdict.level) == ("fail", "host")
     assert outcome.bundle is None
+    assert outcome.complete
     assert not outcome.passed
     assert host.said == ["reach", "facts"]
 
@@ -250,6 +251,13 @@ def test_a_level_that_was_not_looked_at_does_not_pass(run: Run, checks: tuple[Ch
     with pytest.raises(PayloadCrashed, match=r"says nothing of (import|signature)"):
         run(host)
     assert host.verdicts == {}
+
+
+def test_a_level_more_than_we_know_of_counts_too(run: Run, watched: list[Check]) -> None:
+    more = Check(id="contract", status="fail", findings=(Finding(rule="r", message="m"),))
+    outcome = run(FakeHost(proven=(*PROVEN, more)))
+    assert ids(watched)[-1] == "contract"
+    assert (outcome.verdict.verdict, outcome.verdict.level) == ("fail", "contract")
 
 
 def test_an_old_python_fails_reach_and_gets_no_payload(run: Run) -> None:
