@@ -35,7 +35,9 @@ def why_not(python: str, answer: Answer, *, where: str) -> Unreachable:
     last = said.rpartition("\n")[2][-300:]
     if answer.code == NOT_EXECUTABLE or "permission denied" in last.lower():
         return Unreachable(f"{python} cannot be executed there ({last})", remedy=_SET, where=where)
-    if answer.code == NOT_FOUND or (answer.code != 0 and not said.startswith("Traceback") and _MISSING.search(last)):
+    missing = answer.code == NOT_FOUND or (answer.code != 0 and _MISSING.search(last))
+    ran = said.startswith("Traceback") or last.startswith(f"{python}: ")  # it is there, and says something is not
+    if missing and not ran:
         return Unreachable(f"there is no Python at {python} ({last})", remedy=_SET, where=where)
     if answer.code != 0 and _TOO_OLD.search(said):
         return old(python, last, where=where)

@@ -20,6 +20,7 @@ BUSY = (
     "The host may be starting, overloaded, or letting in only so many at once (sshd's MaxStartups); try again shortly."
 )
 WRONG_PORT = "Check the port, and that an SSH server runs there."
+FOREIGN = "Indecipherable protocol version"  # Paramiko's words for it
 SPELLING = "Check its spelling, or the network's name service."
 NO_ROUTE = "Check the address, the network or VPN, and the firewall between."
 
@@ -39,7 +40,7 @@ def explain(error: BaseException, *, target: str, where: str) -> PrudentError:
         return Unreachable(f"{target} has no algorithm in common with us: {error}", remedy=remedy, where=where)
     message, remedy = _words(error)
     trouble = Unreachable(f"{target} {message}", remedy=remedy, where=where)
-    trouble.transient = not _is_unknown_name(error)
+    trouble.transient = not _is_unknown_name(error) and FOREIGN not in str(error)
     return trouble
 
 
@@ -48,6 +49,8 @@ def worth_another_try(error: BaseException) -> bool:
     if isinstance(error, HostKeyError) or not isinstance(error, Unreachable) or not error.transient:
         return False
     cause = error.__cause__
+    if isinstance(cause, paramiko.ChannelException):
+        return False  # a jump host's word about the next hop, which a moment does not change
     return isinstance(cause, paramiko.SSHException | EOFError | ConnectionResetError)
 
 
@@ -72,6 +75,7 @@ _KNOWN: tuple[tuple[Callable[[BaseException, str], bool], str, str], ...] = (
     (lambda e, _: isinstance(e, socket.gaierror), "is not a known name ({text})", SPELLING),
     (lambda e, _: isinstance(e, ConnectionRefusedError), "refuses connections: nothing listens there", WRONG_PORT),
     (_is_late, "does not answer within the connect timeout", NO_ROUTE),
+    (lambda _, t: FOREIGN in t, "speaks something else than SSH ({text})", WRONG_PORT),
     (lambda _, t: "banner" in t, "answers, but not as an SSH server does (no banner)", f"{WRONG_PORT} {BUSY}"),
     (lambda _, t: "No existing session" in t or "imed out" in t, "took the connection, then fell silent", BUSY),
     (lambda e, _: isinstance(e, paramiko.ChannelException), "is beyond its jump host's reach ({text})", NO_ROUTE),
