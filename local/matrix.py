@@ -89,7 +89,8 @@ def matrix(
             nothing = Cell(verdict=UNKNOWN)
             yield Row(package=package, version=version, bare=nothing, patched=nothing, trouble=error.message)
             continue
-        yield Row(package=package, version=version, bare=_bare(job, sources), patched=_patched(job, sources, known))
+        bare = _cell(static.decide(job, sources, {}).check)
+        yield Row(package=package, version=version, bare=bare, patched=_patched(job, sources, known) or bare)
 
 
 def cells(row: Row) -> tuple[str, str, str, str, str]:
@@ -111,16 +112,15 @@ def _counted(cell: Cell) -> tuple[tuple[str, tuple[Finding, ...]], ...]:
     return ("error", cell.errors), ("warning", cell.warnings)
 
 
-def _bare(job: Job, sources: Surface) -> Cell:
-    return _cell(static.decide(job, sources, {}).check)
-
-
-def _patched(job: Job, sources: Surface, series: Sequence[Patch]) -> Cell:
+def _patched(job: Job, sources: Surface, series: Sequence[Patch]) -> Cell | None:
+    """Judge a release with the patches that are meant for it; None where they change nothing."""
     versions = dict(sources.versions)
     texts = {path: sources.reads(path) for each in series for path in each.files}
     first, applied = patch.decide(series, versions, texts, job)
     if first.status == FAIL:
         return _cell(first)
+    if not applied.files:
+        return None
     whole = static.reviewed(series, versions, applied)
     cell = _cell(static.decide(job, sources, applied.files, reviewed=whole).check)
     return replace(cell, patches=tuple(number for number, state in applied.states.items() if state == "applies"))

@@ -1,4 +1,4 @@
-"""Functions that a module binds to a model: found by `types.MethodType` and `__get__`, with what they read on `self`."""
+"""Functions that a module binds to a model, by `types.MethodType` or `__get__`, and what they read on `self`."""
 
 from __future__ import annotations
 

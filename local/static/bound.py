@@ -1,8 +1,8 @@
 """What functions that are bound to a model use on `self`, held against vLLM's model classes.
 
-No type checker reaches these: `self` is whatever the function is bound to. The model classes that fit best are the family
-that the code was written for; an attribute that hardly any of them has is gone, and the method that takes the same
-arguments is the one that took over.
+No type checker reaches these: `self` is whatever the function is bound to. The model classes that fit best are the
+family that the code was written for. An attribute that hardly any of them has is gone; the method that takes the same
+arguments took over.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ def _problem(sources: Sources, at: Checked, node: ast.Attribute, members: tuple[
     now = sources.find(example.module, f"{example.name}.{successor}") if successor else None
     column, end = at.columns(node)
     return Problem(
-        rule="model-attribute", message=message + instead, file=at.file, line=node.lineno, column=column, end_column=end,
-        subject=node.attr, callee=f"{example.module}:{example.name}.{node.attr}",
+        rule="model-attribute", message=message + instead, file=at.file, line=node.lineno, column=column,
+        end_column=end, subject=node.attr, callee=f"{example.module}:{example.name}.{node.attr}",
         signature=signatures.render(sources, now) if now else None,
         edit=fixes.rename_attribute(at.module.text, node, successor) if successor else None,
     )  # fmt: skip

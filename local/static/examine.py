@@ -91,6 +91,7 @@ class _Examiner:
         self.project = laid
         self.known = known
         self.sources = Sources(laid)
+        self.dropped: dict[ast.Call, set[str]] = {}
         self.modules = {name: self.sources.module(name) for name in subject.modules}
         self.calls = {name: calls(self.sources, m) for name, m in self.modules.items() if m is not None}
         self.files = {name: laid.relative(m) for name in subject.modules if (m := laid.path(name)) is not None}
@@ -122,12 +123,26 @@ class _Examiner:
 
     def _typed(self, diagnostics: Iterable[Diagnostic]) -> Iterable[Problem]:
         by_file = {file: self.modules[name] for name, file in self.files.items()}
+        diagnostics = tuple(diagnostics)
+        self.dropped = self._gone(diagnostics, by_file)
         for said in diagnostics:
             module = by_file.get(said.file)
             if module is None:  # its syntax is wrong: there is no tree to judge by
                 yield _problem(said, said.message, None)
             else:
                 yield self._judged(said, module)
+
+    def _gone(
+        self, diagnostics: Iterable[Diagnostic], by_file: Mapping[str, Module | None]
+    ) -> dict[ast.Call, set[str]]:
+        """Give, for each call, the arguments that its callee does not take."""
+        gone: dict[ast.Call, set[str]] = {}
+        for said in diagnostics:
+            module = by_file.get(said.file)
+            call = self._call_at(said, module) if module and said.rule == "unknown-argument" else None
+            if call is not None:
+                gone.setdefault(call.node, set()).update(_TICKED.findall(said.message)[:1])
+        return gone
 
     def _judged(self, said: Diagnostic, module: Module) -> Problem:
         checked = [each for each in self.modules.values() if each is not None]
@@ -170,7 +185,8 @@ class _Examiner:
         if said.rule == "unknown-argument":
             return fixes.drop_keyword(module.text, call.node, name)
         if said.rule == "missing-argument" and (value := self._value_for(name, module, call)) is not None:
-            return fixes.pass_keyword(module.text, call.node, name, value)
+            dropped = self.dropped.get(call.node, ())
+            return fixes.pass_keyword(module.text, call.node, name, value, dropped=dropped)
         return None
 
     def _value_for(self, name: str, module: Module, call: Call) -> str | None:

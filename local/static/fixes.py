@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +38,16 @@ def drop_keyword(text: str, call: ast.Call, name: str) -> Edit | None:
     return Edit(start, end, "")
 
 
-def pass_keyword(text: str, call: ast.Call, name: str, value: str) -> Edit | None:
-    """Add a keyword argument after the last one, in the way that the call is written."""
+def pass_keyword(text: str, call: ast.Call, name: str, value: str, *, dropped: Collection[str] = ()) -> Edit | None:
+    """Add a keyword argument after the last that is not dropped too, in the way that the call is written."""
     if not call.keywords and not call.args:
         close = _span(text, call)[1] - 1
         return Edit(close, close, f"{name}={value}")
     given: list[ast.expr | ast.keyword] = [*call.args, *call.keywords]
-    last = max(given, key=lambda node: (node.lineno, node.col_offset))
+    staying = [node for node in given if not (isinstance(node, ast.keyword) and node.arg in dropped)]
+    if not staying:
+        return None
+    last = max(staying, key=lambda node: (node.lineno, node.col_offset))
     start, end = _span(text, last)
     line_start = text.rfind("\n", 0, start) + 1
     indent = text[line_start:start]

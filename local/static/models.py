@@ -65,7 +65,7 @@ def modules_of(sources: Sources, architectures: Sequence[str]) -> frozenset[str]
     for node in ast.walk(registry.tree) if registry else ():
         for key, value in zip(node.keys, node.values, strict=True) if isinstance(node, ast.Dict) else ():
             if isinstance(key, ast.Constant) and key.value in architectures and isinstance(value, ast.Tuple):
-                found.update(f"{PACKAGE}.{e.value}" for e in value.elts[:1] if isinstance(e, ast.Constant))
+                found.update(f"{PACKAGE}.{e.value!s}" for e in value.elts[:1] if isinstance(e, ast.Constant))
     return frozenset(found)
 
 

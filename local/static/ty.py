@@ -33,11 +33,8 @@ CERTAIN = {
     "import-not-found": "unresolved-import",
     "unresolved-attribute": "unresolved-attribute",
     "missing-attribute": "unresolved-attribute",
-    "missing-module-attribute": "unresolved-import",
-    "missing-import-member": "unresolved-import",
-    "unresolved-import-member": "unresolved-import",
+    "missing-module-member": "unresolved-import",
     "unresolved-reference": "undefined-name",
-    "undefined-name": "undefined-name",
     "undefined-reveal": "undefined-name",
     "invalid-syntax": "syntax",
 }
