@@ -58,9 +58,10 @@ class Miss:
 
 @dataclass(slots=True)
 class Result:
-    """The text after a diff; with `misses` it means nothing."""
+    """The text after a diff; with `misses` it means nothing. `moved` when a hunk was not where it says."""
 
     text: str
+    moved: bool = False
     misses: list[Miss] = field(default_factory=list)
 
 
@@ -80,6 +81,7 @@ def apply_file(diff: FileDiff, text: str) -> Result:
             result.misses.append(_miss(number, hunk, lines, reason))
             continue
         moved = at - _stated(hunk)
+        result.moved = result.moved or moved != 0
         written += [*lines[done:at], *hunk.new]
         done = at + len(hunk.old)
     result.text = "".join([*written, *lines[done:]])

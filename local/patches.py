@@ -111,10 +111,13 @@ def _one(diff: FileDiff, text: str | None) -> _Outcome:
     if text is None and not diff.added:
         return MISSING, None, []
     result = apply_file(diff, text or "")
-    if not result.misses:
+    if not result.misses and not result.moved:
         return APPLIES, result.text, []
+    # Where its result stands already, a place elsewhere that looks alike is not the one that was meant.
     if taken_back(diff, text or "") is not None:
         return UPSTREAM, text, []
+    if not result.misses:
+        return APPLIES, result.text, []
     return BROKEN, text, result.misses
 
 

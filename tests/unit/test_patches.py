@@ -4,7 +4,7 @@ import difflib
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from local import patches
@@ -61,6 +61,7 @@ texts = st.builds(
 )
 
 
+@settings(deadline=None)  # a busy machine is no failure
 @given(before=texts, after=texts)
 def test_a_diff_applied_to_its_own_source_gives_its_target(
     tmp_path_factory: pytest.TempPathFactory, before: str, after: str
@@ -73,6 +74,7 @@ def test_a_diff_applied_to_its_own_source_gives_its_target(
     assert outcome.findings == ()
 
 
+@settings(deadline=None)  # a busy machine is no failure
 @given(
     lines=st.lists(words.filter(bool), min_size=1, max_size=20, unique=True),
     dropped=st.sets(st.integers(0, 19)),
@@ -109,6 +111,13 @@ def test_a_moved_hunk_with_two_places_is_refused(tmp_path: Path) -> None:
     outcome = applied(tmp_path, "# head\n" + block + block, body)
     assert outcome.states == {"0001": "broken"}
     assert "more than once (lines 2, 9)" in outcome.findings[0].message
+
+
+def test_a_likeness_elsewhere_is_not_patched_when_the_result_is_there_already(tmp_path: Path) -> None:
+    block = "".join(f"line {n}\n" for n in range(1, 8))
+    mended = changed(block, 4, "four\n")
+    outcome = applied(tmp_path, mended + block, diff(block + block, mended + block))
+    assert (outcome.states, outcome.files) == ({"0001": "upstream"}, {})
 
 
 def test_a_hunk_at_the_place_it_names_wins_over_its_likes(tmp_path: Path) -> None:
