@@ -18,7 +18,8 @@ GIB = 2**30
 def of_check(check: Check) -> str:
     """Say what a check saw."""
     if check.status == SKIP:
-        return f"skipped: {check.facts['reason']}" if "reason" in check.facts else "skipped"
+        reason = check.facts.get("reason") or check.facts.get("why")
+        return f"skipped: {reason}" if reason else "skipped"
     tell = _TELLERS.get(check.id)
     return ", ".join(tell(check.facts)) if tell else ""
 
