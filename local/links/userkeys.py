@@ -56,12 +56,14 @@ class UserKeys(AuthStrategy):
     def _load(self, path: Path) -> Any:
         try:
             return paramiko.PKey.from_path(path)
-        except paramiko.PasswordRequiredException:
-            self.skipped.append(f"{path} (needs its passphrase: load it into ssh-agent with ssh-add)")
         except OSError as error:
             self.skipped.append(f"{path} ({error.strerror})")
         except Exception as error:  # noqa: BLE001 - every key format has errors of its own
-            self.skipped.append(f"{path} (not a usable key: {error})")
+            locked = isinstance(error, paramiko.PasswordRequiredException) or "assword" in str(error)
+            why = (
+                "needs its passphrase: load it into ssh-agent with ssh-add" if locked else f"not a usable key: {error}"
+            )
+            self.skipped.append(f"{path} ({why})")
         return None
 
 
