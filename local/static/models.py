@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import hashlib
 import json
 import tempfile
 from dataclasses import dataclass
@@ -48,14 +47,17 @@ class Model:
 
 def models(sources: Sources, wanted: frozenset[str]) -> tuple[Model, ...]:
     """Give the classes with a `forward` whose files name nearly all of the wanted attributes."""
-    kept = _file(sources, wanted)
-    if kept is not None:
-        with contextlib.suppress(OSError, ValueError, TypeError):
-            return tuple(_decode(row) for row in json.loads(kept.read_text("utf-8")))
-    found = tuple(_read(sources, wanted))
-    if kept is not None:
-        _keep(kept, found)
-    return found
+    kept = _file(sources)
+    known = _known(kept)
+    found: list[Model] = []
+    before = len(known)
+    for name in _naming(sources, wanted):
+        if name not in known:
+            known[name] = tuple(_read(sources, name))
+        found += known[name]
+    if kept is not None and len(known) > before:
+        _keep(kept, known)
+    return tuple(found)
 
 
 def modules_of(sources: Sources, architectures: Sequence[str]) -> frozenset[str]:
@@ -69,16 +71,20 @@ def modules_of(sources: Sources, architectures: Sequence[str]) -> frozenset[str]
     return frozenset(found)
 
 
-def _read(sources: Sources, wanted: frozenset[str]) -> Iterator[Model]:
+def _naming(sources: Sources, wanted: frozenset[str]) -> Iterator[str]:
+    """Yield the model modules whose text names enough of the attributes to be worth parsing."""
     folder = sources.project.path(PACKAGE)
     for path in sorted(folder.parent.glob("*.py")) if folder else ():
         text = path.read_text("utf-8", errors="replace")
-        if sum(name in text for name in wanted) < len(wanted) - _SPARE:
-            continue
-        module = sources.module(f"{PACKAGE}.{path.stem}")
-        for statement in module.tree.body if module else ():
-            if isinstance(statement, ast.ClassDef) and _has_forward(statement):
-                yield _model(sources, Definition(f"{PACKAGE}.{path.stem}", statement.name, statement))
+        if sum(name in text for name in wanted) >= len(wanted) - _SPARE:
+            yield f"{PACKAGE}.{path.stem}"
+
+
+def _read(sources: Sources, name: str) -> Iterator[Model]:
+    module = sources.module(name)
+    for statement in module.tree.body if module else ():
+        if isinstance(statement, ast.ClassDef) and _has_forward(statement):
+            yield _model(sources, Definition(name, statement.name, statement))
 
 
 def _model(sources: Sources, definition: Definition) -> Model:
@@ -94,24 +100,31 @@ def _has_forward(node: ast.ClassDef) -> bool:
     return any(isinstance(s, ast.FunctionDef) and s.name == "forward" for s in node.body)
 
 
-def _file(sources: Sources, wanted: frozenset[str]) -> Path | None:
+def _file(sources: Sources) -> Path | None:
     """Give where this is kept; nowhere for a surface without a name, or one whose vLLM is patched."""
     if not sources.project.fingerprint or "vllm" in sources.project.own:
         return None
-    name = hashlib.sha256(json.dumps([_VERSION, sources.project.fingerprint, sorted(wanted)]).encode()).hexdigest()
-    return folders.cache() / "models" / f"{name}.json"
+    return folders.cache() / "models" / f"{sources.project.fingerprint}-{_VERSION}.json"
 
 
-def _keep(file: Path, found: Sequence[Model]) -> None:
-    rows = [[model.module, model.name, sorted(model.attributes), model.methods] for model in found]
+def _known(file: Path | None) -> dict[str, tuple[Model, ...]]:
+    """Give what is kept, by module; nothing where it cannot be read."""
+    with contextlib.suppress(OSError, ValueError, TypeError, AttributeError):
+        data = json.loads(file.read_text("utf-8")) if file else {}
+        return {name: tuple(_decode(name, row) for row in rows) for name, rows in data.items()}
+    return {}
+
+
+def _keep(file: Path, known: Mapping[str, Sequence[Model]]) -> None:
+    rows = {name: [[m.name, sorted(m.attributes), m.methods] for m in found] for name, found in known.items()}
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile("w", dir=file.parent, encoding="utf-8", delete=False) as scratch:
         json.dump(rows, scratch)
     Path(scratch.name).replace(file)
 
 
-def _decode(row: list[object]) -> Model:
-    module, name, attributes, methods = row
+def _decode(module: str, row: list[object]) -> Model:
+    name, attributes, methods = row
     if not isinstance(attributes, list) or not isinstance(methods, dict):
         raise TypeError("not what we kept")
-    return Model(str(module), str(name), frozenset(attributes), {k: tuple(v) for k, v in methods.items()})
+    return Model(module, str(name), frozenset(attributes), {k: tuple(v) for k, v in methods.items()})

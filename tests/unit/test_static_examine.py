@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING
 
 import pytest
@@ -237,3 +238,16 @@ def test_the_suggested_patch_is_in_the_form_of_the_series(tmp_path: Path) -> Non
     )
     assert "-    gone=1,\n" in text
     assert "+    block_size=MY_BLOCK_SIZE,\n" in text
+
+
+def test_what_was_read_of_the_models_is_kept_and_damage_to_it_is_survived(tmp_path: Path) -> None:
+    code = MODEL.format(method="old_embed")
+    files = {**VLLM, **library(code)}
+    named = dataclasses.replace(surface(tmp_path, files), fingerprint="f" * 64)
+    subject = Subject(named, ("lib.main",), {})
+    first = examine(subject).findings()
+    (kept,) = (tmp_path / "cache" / "models").iterdir()
+    assert examine(subject).findings() == first
+    for damage in ("", "[]", '{"a": 1}', '{"a": [[1, 2, 3]]}', "\ud800".encode("utf-8", "replace").decode()):
+        kept.write_text(damage)
+        assert examine(subject).findings() == first
