@@ -34,9 +34,11 @@ def _raised(names: str, kind: str, cause: str, advice: str, **more: object) -> R
     return _text(rf"^(?:\w+\.)*(?:{names})(?::|$)", kind, cause, advice, role="general", **more)
 
 
+# Lines that never decide: advice, noise of a shutdown, and single samples that failed while the others went on.
 ADVICE = re.compile(
     r"CUDA_LAUNCH_BLOCKING|TORCH_USE_CUDA_DSA|CUDA kernel errors might be asynchronously reported"
-    r"|resource_tracker: There appear to be|NCCL_DEBUG=|For debugging consider|PYTORCH_(?:CUDA_)?ALLOC_CONF"
+    r"|prudent-gate: sample \d+ failed|resource_tracker: There appear to be|NCCL_DEBUG=|For debugging consider"
+    r"|PYTORCH_(?:CUDA_)?ALLOC_CONF"
 )
 
 ROWS = (
@@ -107,6 +109,8 @@ ROWS = (
     # data
     _text(r"[Hh]idden.states?\b.*\b(?:NaN|nan|[Ii]nf|not finite|all zeros?)\b", "fatal", "bad-hidden-states",
           "The hidden states are not finite or zero: the same input gives the same again."),
+    _text(r"^prudent-gate: (?:DatasetError|WireError): ", "fatal", "unusable-job",
+          "The job or its dataset cannot be used as it is; the line says where."),
     # exception types: deterministic faults of code, versions and settings
     _raised("ImportError|ModuleNotFoundError", "fatal", "import",
             "The environment lacks a package or has another version."),

@@ -34,7 +34,7 @@ def test_stop_ends_the_whole_tree(lab: Lab) -> None:
 
 
 def test_what_is_asked_to_end_may_finish_its_batch(lab: Lab) -> None:
-    script = "trap 'sleep 0.7; echo written; exit 143' TERM; echo up; while :; do sleep 0.05 & wait; done"
+    script = "trap 'sleep 0.7; echo written; exit 143' TERM\necho up\nwhile :; do sleep 0.05 & wait; done"
     run = lab.start(script)
     lab.logged(run, "up")
     assert lab.stop(run.id, grace=10.0).outcome == "stopped"
@@ -94,3 +94,23 @@ def test_a_supervisor_that_does_not_react_is_taken_over(lab: Lab, monkeypatch: p
     assert processes.of_run(run) == []
     until(lambda: processes.read(pid) is None or not processes.alive(pid, lab.state(run).pid_started))
     assert runs.look(run).exit is not None
+
+
+def test_an_engine_of_ours_is_asked_alone_so_that_its_workers_can_finish(lab: Lab) -> None:
+    python = lab.root / "python"  # stands for the environment's Python: says how it is called, then works as an engine
+    python.write_text(
+        "#!/bin/bash\n"
+        'echo "called: $*, run $(basename "$PRUDENT_GATE_RUN"), attempt $PRUDENT_GATE_ATTEMPT"\n'
+        "bash -c \"trap 'echo worker asked' TERM; while :; do sleep 0.1; done\" & worker=$!\n"
+        "trap 'sleep 0.3; echo batch written; kill -9 $worker; exit 143' TERM\n"
+        "echo up; while :; do sleep 0.1 & wait $!; done\n"
+    )
+    python.chmod(0o700)
+    run = lab.start("", engine="speculators", python=str(python), command=(), progress=None)
+    lab.logged(run, "up")
+    assert lab.stop(run.id, grace=10.0).outcome == "stopped"
+    log = Path(run.log).read_text()
+    assert f"called: -B -m remote attempt, run {run.id}, attempt 1\n" in log
+    assert "batch written" in log
+    assert "worker asked" not in log
+    assert lab.ended(run).code == 143

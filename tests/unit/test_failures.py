@@ -54,6 +54,7 @@ LOGS = [
     (TRACE + "RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}",
      "transient", "engine-died"),
     (TRACE + "ConnectionResetError: [Errno 104] Connection reset by peer", "transient", "peer-gone"),
+    ("prudent-gate: DatasetError: /data/train.jsonl line 7: not JSON", "fatal", "unusable-job"),
     ("sample 17: hidden states of layer 30 are not finite", "fatal", "bad-hidden-states"),
     (TRACE + "ModuleNotFoundError: No module named 'speculators.data_generation'", "fatal", "import"),
     ("(EngineCore_DP0 pid=81) ERROR 11-30 11:02:03 [core.py:94] TypeError: f() missing 1 required positional argument",
@@ -108,6 +109,7 @@ def test_a_warning_decides_only_when_nothing_else_does() -> None:
     [
         "Compile with `TORCH_USE_CUDA_DSA` to enable device-side assertions, CUDA out of memory",
         "resource_tracker: There appear to be 3 leaked shared_memory objects, No space left on device",
+        "prudent-gate: sample 17 failed: train.jsonl line 4: hidden states are not finite",
         "For debugging consider passing CUDA_LAUNCH_BLOCKING=1: an illegal memory access",
     ],
 )
