@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from local.static import baseline, bound, drift, fixes, noise, signatures, ty
+from local.static import baseline, bound, drift, fixes, moved, noise, signatures, ty
 from local.static.calls import calls
 from local.static.problems import Checked, Problem, finding
-from local.static.sources import Sources
+from local.static.sources import Sources, origin
 from local.static.tree import project
 
 if TYPE_CHECKING:
-    import ast
     from collections.abc import Iterable, Mapping
 
     from local.static.baseline import Baseline
@@ -145,6 +145,7 @@ class _Examiner:
         return gone
 
     def _judged(self, said: Diagnostic, module: Module) -> Problem:
+        said = self._sharpened(said, module)
         checked = [each for each in self.modules.values() if each is not None]
         reason = (
             noise.outside_surface(said, module, self.project.surfaced)
@@ -155,12 +156,38 @@ class _Examiner:
         )
         call = self._call_at(said, module)
         problem = _problem(said, said.message, reason)
+        if said.rule == "unresolved-import" and reason is None:
+            return self._with_home(problem, module)
         if call is None:
             return problem
         return replace(
             problem, callee=call.callee.dotted, signature=signatures.render(self.sources, call.callee),
             edit=self._edit(said, module, call),
         )  # fmt: skip
+
+    def _sharpened(self, said: Diagnostic, module: Module) -> Diagnostic:
+        """Say of a call that fits no overload which argument none of them takes, where there is one."""
+        call = self._call_at(said, module) if said.native == "no-matching-overload" else None
+        if call is None or isinstance(call.callee.node, ast.ClassDef) or call.callee.node.args.kwarg:
+            return said
+        unknown = sorted(call.given - signatures.names(call.callee.node))
+        if not unknown:
+            return said
+        message = f"Argument `{unknown[0]}` does not match any known parameter of `{call.callee.name}`"
+        return replace(said, rule="unknown-argument", message=message)
+
+    def _with_home(self, problem: Problem, module: Module) -> Problem:
+        """Say where the names of an import are now, and import them from there."""
+        statement = moved.statement_at(module, problem.line)
+        if statement is None:
+            return problem
+        names = moved.lost(self.project, module, statement, problem.message)
+        went = moved.homes(self.project, origin(statement, module.package), names)
+        if not went:
+            return problem
+        now = ", ".join(f"`{name}` is defined in {home}" for name, home in went.items())
+        edit = moved.rewrite(module, statement, went) if len(went) == len(names) else None
+        return replace(problem, message=f"{problem.message}; {now}", edit=edit)
 
     def _no_news(self, said: Diagnostic, module: Module) -> str | None:
         key = baseline.key(said.rule, said.file, noise.place(said, module), said.message)

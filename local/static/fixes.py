@@ -26,13 +26,13 @@ def drop_keyword(text: str, call: ast.Call, name: str) -> Edit | None:
     keyword = next((k for k in call.keywords if k.arg == name), None)
     if keyword is None:
         return None
-    start, end = _span(text, keyword)
+    start, end = span(text, keyword)
     after = re.compile(r"[ \t]*,?[ \t]*").match(text, end)
     end = after.end() if after else end
     line_start = text.rfind("\n", 0, start) + 1
     if not text[line_start:start].strip() and text[end : end + 1] == "\n":
         return Edit(line_start, end + 1, "")
-    if "," not in text[_span(text, keyword)[1] : end]:  # the last one: the comma before goes with it
+    if "," not in text[span(text, keyword)[1] : end]:  # the last one: the comma before goes with it
         before = re.search(r",\s*\Z", text[:start])
         return Edit(before.start() if before else start, end, "")
     return Edit(start, end, "")
@@ -41,14 +41,14 @@ def drop_keyword(text: str, call: ast.Call, name: str) -> Edit | None:
 def pass_keyword(text: str, call: ast.Call, name: str, value: str, *, dropped: Collection[str] = ()) -> Edit | None:
     """Add a keyword argument after the last that is not dropped too, in the way that the call is written."""
     if not call.keywords and not call.args:
-        close = _span(text, call)[1] - 1
+        close = span(text, call)[1] - 1
         return Edit(close, close, f"{name}={value}")
     given: list[ast.expr | ast.keyword] = [*call.args, *call.keywords]
     staying = [node for node in given if not (isinstance(node, ast.keyword) and node.arg in dropped)]
     if not staying:
         return None
     last = max(staying, key=lambda node: (node.lineno, node.col_offset))
-    start, end = _span(text, last)
+    start, end = span(text, last)
     line_start = text.rfind("\n", 0, start) + 1
     indent = text[line_start:start]
     if indent.strip():
@@ -58,7 +58,7 @@ def pass_keyword(text: str, call: ast.Call, name: str, value: str, *, dropped: C
 
 def rename_attribute(text: str, node: ast.Attribute, name: str) -> Edit:
     """Write another attribute's name."""
-    end = _span(text, node)[1]
+    end = span(text, node)[1]
     return Edit(end - len(node.attr), end, name)
 
 
@@ -116,7 +116,7 @@ def patch(edits: Mapping[str, tuple[str, Iterable[Edit]]], *, subject: str, why:
     return f"Subject: {subject}\nApplies-To: {applies_to}\n\n{why}\n---\n{body}" if body else ""
 
 
-def _span(text: str, node: ast.expr | ast.keyword) -> tuple[int, int]:
+def span(text: str, node: ast.expr | ast.keyword | ast.stmt) -> tuple[int, int]:
     """Give a node's characters: `ast` counts columns in UTF-8 bytes."""
     lines = text.splitlines(keepends=True)
 

@@ -53,6 +53,11 @@ def required(function: Function) -> tuple[str, ...]:
     return tuple(name for name in names if name not in {"self", "cls"})
 
 
+def names(function: Function) -> frozenset[str]:
+    """Give the names by which arguments can be passed."""
+    return frozenset(argument.arg for argument in [*function.args.args, *function.args.kwonlyargs])
+
+
 def _parameters(function: Function) -> str:
     text = ast.unparse(function.args)
     return text.removeprefix("self, ").removeprefix("self")

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from local.static import baseline
+from local.static import baseline, fixes
 from local.static.examine import Examination, Subject, examine
 from tests.unit.static_packages import VLLM, library, surface
 
@@ -251,3 +251,52 @@ def test_what_was_read_of_the_models_is_kept_and_damage_to_it_is_survived(tmp_pa
     for damage in ("", "[]", '{"a": 1}', '{"a": [[1, 2, 3]]}', "\ud800".encode("utf-8", "replace").decode()):
         kept.write_text(damage)
         assert examine(subject).findings() == first
+
+
+MOVED = {"vllm/deep/__init__.py": "", "vllm/deep/er.py": "class Gone:\n    pass\ndef helper(): ...\n"}
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("from vllm.engine import Gone\n", "from vllm.deep.er import Gone\n"),
+        (
+            "from vllm.engine import Engine, Gone as G\n",
+            "from vllm.engine import Engine\nfrom vllm.deep.er import Gone as G\n",
+        ),
+        ("from vllm.lost import Gone, helper\n", "from vllm.deep.er import Gone, helper\n"),
+        (
+            "def f():\n    from vllm.lost import (\n        Gone,\n    )\n",
+            "def f():\n    from vllm.deep.er import Gone\n",
+        ),
+    ],
+)
+def test_a_name_that_moved_is_imported_from_its_new_home(tmp_path: Path, before: str, after: str) -> None:
+    subject = Subject(surface(tmp_path, {**VLLM, **MOVED, **library(before)}), ("lib.main",), {})
+    examination = examine(subject)
+    (problem,) = examination.standing
+    assert "is defined in vllm.deep.er" in problem.message
+    assert problem.edit is not None
+    assert fixes.apply(before, [problem.edit]) == after
+
+
+def test_a_name_with_two_homes_or_none_is_left_to_the_reader(tmp_path: Path) -> None:
+    more = {**MOVED, "vllm/deep/two.py": "class Gone: ...\n"}
+    code = "from vllm.engine import Gone\nfrom vllm.engine import Never\n"
+    found = examine(Subject(surface(tmp_path, {**VLLM, **more, **library(code)}), ("lib.main",), {}))
+    assert [(problem.line, problem.edit) for problem in found.standing] == [(1, None), (2, None)]
+
+
+def test_an_argument_that_no_overload_takes_is_a_finding(tmp_path: Path) -> None:
+    overloads = """\
+from typing import Literal, overload
+@overload
+def run(a: int, wait: Literal[True]) -> int: ...
+@overload
+def run(a: int, wait: Literal[False]) -> str: ...
+def run(a: int, wait: bool) -> int | str: ...
+"""
+    code = "from vllm.many import run\nrun(a=1, wait=True, gone=2)\nrun(a=1, wait='x')\n"
+    found = examine(Subject(surface(tmp_path, {**VLLM, "vllm/many.py": overloads, **library(code)}), ("lib.main",), {}))
+    assert [(problem.rule, problem.line) for problem in found.standing] == [("unknown-argument", 2)]
+    assert found.standing[0].edit is not None
