@@ -8,6 +8,7 @@ captures layers in the model's order whatever order they are asked for: they are
 from __future__ import annotations
 
 import contextlib
+import gc
 from typing import TYPE_CHECKING, Any
 
 from remote.engines.base import EngineError, packed
@@ -70,9 +71,10 @@ class SpeculatorsEngine:
 
     def close(self) -> None:
         """End the workers."""
-        generator, self._generator = self._generator, None
-        if generator is not None:
-            generator.executor.shutdown()
+        if self._generator is not None:
+            self._generator.executor.shutdown()
+            self._generator = None
+            gc.collect()  # its queues to the workers unlink their shared memory when they are collected
 
     def _call(self, prompts: list[Sequence[int]]) -> list[list[Any]]:
         asked = [list(prompt) for prompt in prompts]

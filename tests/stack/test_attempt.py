@@ -80,10 +80,22 @@ class Run:
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
-    """End whatever is left of a session, and see it gone."""
+    """End whatever is left of a session, and see it gone, its shared memory too: kill -9 leaves that behind."""
+    shared = shared_memory(process.pid)
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
+    for path in shared:
+        path.unlink(missing_ok=True)
+
+
+def shared_memory(pid: int) -> set[Path]:
+    """Give the shared memory that a process has mapped under a name."""
+    try:
+        maps = Path(f"/proc/{pid}/maps").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return set()
+    return {Path(word) for word in maps.split() if word.startswith("/dev/shm/")}
 
 
 def verify(stack: Stack, job: Job) -> VerifyAnswer:
