@@ -10,6 +10,7 @@ import os
 import threading
 import time
 import traceback
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -80,13 +81,25 @@ class Executor(FabricExecutor):  # type: ignore[misc]
             job,
             needs_job=any(step.task.needs_job for step in steps),
         )
-        sessions = list(_sessions(screen, chosen))
+        sessions = list(_sessions(screen, [self._as_told(target) for target in chosen]))
         interrupted = _all([Pipeline(screen, session, steps) for session in sessions], screen)
         for step in steps:
             step.task.finish(sessions, step.options)
         if not all(step.task.brief for step in steps):
             print_summary(screen.console, sessions)
         return INTERRUPTED if interrupted else errors.worst([session.code for session in sessions])
+
+    def _as_told(self, target: targets.Target) -> targets.Target:
+        """Let fab's own options win: -i for the key, -S for ssh_config, -t for the seconds to connect in."""
+        told = self.core[0].args
+        changes: dict[str, Any] = {}
+        if told["identity"].value:
+            changes["identity_file"] = str(Path(told["identity"].value[-1]).expanduser())
+        if told["ssh-config"].value:
+            changes["ssh_config"] = str(Path(told["ssh-config"].value).expanduser())
+        if told["connect-timeout"].value:
+            changes["connect_timeout"] = float(told["connect-timeout"].value)
+        return replace(target, ssh=replace(target.ssh, **changes))
 
     def _inventory(self, named: str | None) -> Path:
         """Give the file: the option, else the environment, else the project's configuration."""
@@ -155,7 +168,7 @@ def _common(steps: list[Step], option: str) -> str | None:
     return given.pop() if given else None
 
 
-def _sessions(screen: Screen, chosen: tuple[targets.Target, ...]) -> Iterator[Session]:
+def _sessions(screen: Screen, chosen: list[targets.Target]) -> Iterator[Session]:
     width = max(len(target.name) for target in chosen) if len(chosen) > 1 else 0
     for index, target in enumerate(chosen):
         secrets = [value for name in target.job.secret_env if (value := os.environ.get(name))]
