@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import remote
 from local import frames
-from local.errors import LinkLost, PayloadCrashed, Unreachable
+from local.crashes import VerbStream, crashed, end_of
+from local.errors import LinkLost, Unreachable
 from local.interpreter import old, too_old, why_not
 from local.links.base import Answer, Command
 from remote import wire
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 ISOLATED = ("-I", "-B")  # neither the user's site-packages nor PYTHON* variables, and no bytecode beside the sources
-KEPT = 2000  # characters of each output that an account of a crash quotes
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -110,15 +110,15 @@ class Host:
         if said.code is None:
             raise self._unfinished(f"`{verb}`", said)
         if said.code != 0:
-            raise self._crashed(verb, f"ended with exit code {said.code}", said)
+            raise crashed(verb, f"ended with exit code {said.code}", said, where=self.name)
         try:
             return wire.loads(answer, frames.answer_in(said.stdout), verb)
         except (frames.NoAnswer, wire.WireError) as error:
-            raise self._crashed(verb, str(error), said) from error
+            raise crashed(verb, str(error), said, where=self.name) from error
 
     def stream(self, verb: str, request: Any, *, bundle: str) -> Stream:
         """Start a verb that streams, on a connection of its own."""
-        return self.link.stream(self._verb(verb, bundle), stdin=_document(request))
+        return VerbStream(self.link.stream(self._verb(verb, bundle), stdin=_document(request)), verb, where=self.name)
 
     def _verb(self, verb: str, bundle: str) -> Command:
         entry = Workdir(PurePosixPath(self.workdir)).bundle(bundle).entry
@@ -142,33 +142,16 @@ class Host:
         raise why_not(self._python, answer, where=self.name)
 
     def _unfinished(self, what: str, answer: Answer) -> LinkLost:
-        said = _end(answer.stderr)
+        said = end_of(answer.stderr)
         return LinkLost(
             f"{what} ended without an exit code: the link was lost, or something on the host killed it"
             + (f"; it last said: {said}" if said else ""),
             where=self.name,
         )
 
-    def _crashed(self, verb: str, what: str, answer: Answer) -> PayloadCrashed:
-        if answer.code == 2:  # noqa: PLR2004 - the payload's code for a request that it cannot understand
-            said = _end(answer.stderr).rpartition("\n")[2]
-            return PayloadCrashed(f"`{verb}` was not understood: {said}", where=self.name)
-        parts = [f"`{verb}` {what}"]
-        parts += [
-            f"--- {name} ---\n{text}"
-            for name, text in (("stdout", _end(answer.stdout)), ("stderr", _end(answer.stderr)))
-            if text
-        ]
-        return PayloadCrashed("\n".join(parts), where=self.name)
-
 
 def _document(request: Any) -> bytes:
     return wire.dumps(request).encode()
-
-
-def _end(output: bytes) -> str:
-    text = output.decode("utf-8", "replace").strip()
-    return text if len(text) <= KEPT else f"…{text[-KEPT:]}"
 
 
 def _bootstrap_source() -> str:

@@ -36,6 +36,10 @@ class Stream(Protocol):
         """Give the next bytes, b"" at the end of output; raises LinkLost when none came for `timeout` seconds."""
         ...
 
+    def ending(self) -> Answer:
+        """Tell how the command ended, once `read` has given b"": its code and the end of what it said on stderr."""
+        ...
+
     def close(self) -> None:
         """End reading; the command gets SIGPIPE or end of input, nothing more."""
         ...

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from local.links.connection import Connection
 
 CHUNK = 1 << 16
-KEPT = 1 << 13
+KEPT = 1 << 13  # bytes of a stream's stderr that are kept
+ENDING = 2.0  # seconds that the exit code may take from the end of the output
 OPENING = 15.0
 GRACE = 1.0  # what overruns its deadline by this is freed by closing the connection under it
 BROKEN = (paramiko.SSHException, OSError, EOFError)
@@ -122,11 +123,6 @@ class SshStream:
         finally:
             guard.cancel()
 
-    @property
-    def stderr(self) -> bytes:
-        """Give the end of what the command said on standard error."""
-        return b"".join(self._stderr)[-KEPT:]
-
     def read(self, timeout: float) -> bytes:
         """Give the next bytes, b"" at the end; raises LinkLost when none came in time or the link broke."""
         until = time.monotonic() + timeout
@@ -141,10 +137,19 @@ class SshStream:
                     break
                 if not drained and not readable.wait(max(0.0, until - time.monotonic())):
                     raise LinkLost(f"nothing came for {timeout:g} s")
-                self._stderr = [self.stderr]
+                self._stderr = [self._said()]
         if not self._closed and not self._channel.eof_received and not self._connection.alive:
             raise self._connection.lost("the connection broke")
         return b""
+
+    def ending(self) -> Answer:
+        """Tell how the command ended: its code and the end of its stderr."""
+        self._channel.status_event.wait(ENDING)
+        code: int = self._channel.exit_status
+        return Answer(code if code >= 0 else None, b"", self._said())
+
+    def _said(self) -> bytes:
+        return b"".join(self._stderr)[-KEPT:]
 
     def close(self) -> None:
         """End reading by letting go of the connection: the command's next write fails."""
@@ -199,5 +204,6 @@ def drain(channel: paramiko.Channel, stdout: list[bytes], stderr: list[bytes]) -
 def _feed(channel: paramiko.Channel, stdin: bytes) -> None:
     """Send the input; a command that wants no more of it is not a failure."""
     with contextlib.suppress(*BROKEN):
-        channel.sendall(stdin)
+        for at in range(0, len(stdin), CHUNK):  # sendall copies all that is left at every packet
+            channel.sendall(stdin[at : at + CHUNK])
         channel.shutdown_write()

@@ -27,7 +27,7 @@ class FakeLink:
 
     def __init__(self, replies: Iterable[Reply] = (), *, behind: Link | None = None) -> None:
         self.replies: deque[Reply] = deque(replies)
-        self.streams: deque[list[bytes | Exception]] = deque()
+        self.streams: deque[FakeStream] = deque()
         self.ran: list[Command] = []
         self.reconnects = 0
         self.silent = False
@@ -54,7 +54,7 @@ class FakeLink:
     def stream(self, command: Command, *, stdin: bytes = b"") -> Stream:
         """Give the next scripted stream."""
         self._use(command, 0.0)
-        return FakeStream(self.streams.popleft()) if self.streams else self._real().stream(command, stdin=stdin)
+        return self.streams.popleft() if self.streams else self._real().stream(command, stdin=stdin)
 
     def reconnect(self) -> None:
         """Count; raises LinkLost while silent or dropping."""
@@ -86,8 +86,9 @@ class FakeLink:
 class FakeStream:
     """Scripted output: bytes are read, exceptions raised, and after the last of them output has ended."""
 
-    def __init__(self, parts: Iterable[bytes | Exception]) -> None:
+    def __init__(self, parts: Iterable[bytes | Exception], ended: Answer | None = None) -> None:
         self._parts = deque(parts)
+        self._ended = ended or Answer(0, b"", b"")
         self.closed = False
 
     def read(self, timeout: float) -> bytes:  # noqa: ARG002 - the script says when nothing comes
@@ -98,6 +99,10 @@ class FakeStream:
         if isinstance(part, Exception):
             raise part
         return part
+
+    def ending(self) -> Answer:
+        """Give the scripted end."""
+        return self._ended
 
     def close(self) -> None:
         """End reading."""

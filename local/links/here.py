@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import IO, TYPE_CHECKING, Any, Self
 
 from local.errors import LinkLost
 from local.links.base import Answer, Command
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 CHUNK = 1 << 16
+KEPT = 1 << 13  # bytes of a stream's stderr that are kept
+ENDING = 2.0  # seconds that a command may take from the end of its output to its own
 PASSED_ON = ("PATH", "USER", "LOGNAME", "TMPDIR", "LD_LIBRARY_PATH")  # a session has little else
 
 _unwaited: list[subprocess.Popen[bytes]] = []  # what was let go of, to be waited for when it has ended
@@ -52,7 +54,8 @@ class HereLink:
 
     def stream(self, command: Command, *, stdin: bytes = b"") -> HereStream:
         """Start a command and read its output as it comes."""
-        return HereStream(self._start(command, stdin, stderr=subprocess.DEVNULL))
+        said = tempfile.TemporaryFile()  # noqa: SIM115 - the stream closes it
+        return HereStream(self._start(command, stdin, stderr=said.fileno()), said)
 
     def reconnect(self) -> None:
         """Do nothing: this machine is always here."""
@@ -81,8 +84,9 @@ class HereLink:
 class HereStream:
     """A local command whose output is read while it runs."""
 
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], said: IO[bytes]) -> None:
         self._process = process
+        self._said = said
         self._closed = False
 
     def read(self, timeout: float) -> bytes:
@@ -96,10 +100,19 @@ class HereStream:
                 raise LinkLost(f"nothing came for {timeout:g} s")
         return os.read(output.fileno(), CHUNK)
 
+    def ending(self) -> Answer:
+        """Tell how the command ended: its code and the end of its stderr."""
+        code = None
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            code = self._process.wait(ENDING)
+        self._said.seek(max(0, self._said.seek(0, os.SEEK_END) - KEPT))
+        return Answer(code if code is not None and code >= 0 else None, b"", self._said.read())
+
     def close(self) -> None:
         """End reading: the command's next write fails."""
         if not self._closed:
             self._closed = True
+            self._said.close()
             _close_pipes(self._process)
             _let_go(self._process)
 

@@ -32,7 +32,7 @@ class SshLink:
     def __init__(self, settings: SshSettings, *, ssh_config: str | None = None, pin_file: Path | None = None) -> None:
         self.settings = settings
         self.notices: list[str] = []
-        self._ssh_config = ssh_config
+        self._ssh_config = ssh_config or settings.ssh_config
         self._pin_file = pin_file
         self._hops: list[sshconfig.Resolved] = []
         self._connection: connection.Connection | None = None

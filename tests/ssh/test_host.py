@@ -299,6 +299,15 @@ def test_a_request_that_is_not_understood_over_ssh(host: Host) -> None:
         host.call("read", REQUEST, StatusAnswer, bundle=BARE.id, deadline=20)
 
 
+def test_a_stream_that_crashes_is_no_end(host: Host) -> None:
+    host.push(BARE)
+    with (
+        host.stream("read", REQUEST, bundle=BARE.id) as stream,
+        pytest.raises(PayloadCrashed, match=r"`read` was not understood: remote: read\.run"),
+    ):
+        stream.read(20)
+
+
 def test_the_same_works_on_this_machine(tmp_path: Path) -> None:
     host = Host(HereLink(tmp_path), name="here", python=PYTHON, workdir="~/w")
     assert host.push(BARE)

@@ -119,6 +119,19 @@ def test_a_stream_gets_its_input(link: Link) -> None:
         assert stream.read(10) == b""
 
 
+def test_a_stream_tells_how_the_command_ended(link: Link) -> None:
+    with link.stream(sh("echo out; head -c 20000 /dev/zero >&2; echo sorry >&2; exit 7")) as stream:
+        assert stream.read(10) == b"out\n"
+        assert stream.read(10) == b""
+        ended = stream.ending()
+    assert (ended.code, ended.stdout, ended.stderr[-6:], len(ended.stderr)) == (7, b"", b"sorry\n", 8192)
+
+
+def test_much_on_stderr_does_not_hold_a_stream_up(link: Link) -> None:
+    with link.stream(sh("head -c 5000000 /dev/zero >&2; echo out")) as stream:
+        assert stream.read(30) == b"out\n"
+
+
 def test_a_silent_stream_is_lost_after_the_timeout(link: Link) -> None:
     with link.stream(sh("exec sleep 2")) as stream, pytest.raises(LinkLost, match=r"nothing came for 0\.2 s"):
         stream.read(0.2)
