@@ -21,7 +21,7 @@ from remote.engines.command import LineProgress
 from remote.paths import RUN_ENV, Bundle, Output, Run, Workdir
 from remote.schema import LaunchAnswer, LaunchRequest
 
-SIGNING = 10.0  # seconds that a holder of the lock may take to say who it is
+SIGNING = 10.0  # seconds that a holder of the lock may take to say who it is, or to let go when its run has ended
 SAID = 2000  # characters of the supervisor's own words that an answer quotes
 LEFTOVER_GRACE = 2.0
 
@@ -34,14 +34,7 @@ def answer(request: LaunchRequest) -> LaunchAnswer:
     """Start the run or attach to the one that has the output folder."""
     try:
         _validate(request)
-        output = _output(request.job.output)
-        lock = _lock(output)
-        if lock is None:
-            return _attach(output, request.job.workdir)
-        try:
-            return _start(request, lock)
-        finally:
-            os.close(lock)  # the supervisor has its own
+        return _start_or_attach(request, _output(request.job.output))
     except Refused as error:
         return LaunchAnswer(outcome="refused", message=str(error))
 
@@ -85,16 +78,22 @@ def _lock(output: Output) -> int | None:
         raise Refused(f"output folder {output.root} cannot be written: {error.strerror}; {_REMEDY}") from error
 
 
-def _attach(output: Output, workdir: str) -> LaunchAnswer:
-    """Say who holds the output folder, as soon as the holder has signed."""
+def _start_or_attach(request: LaunchRequest, output: Output) -> LaunchAnswer:
+    """Start when the lock can be had, attach when its holder says who it is; both may take a moment."""
     until = time.monotonic() + SIGNING
     while time.monotonic() < until:
+        lock = _lock(output)
+        if lock is not None:
+            try:
+                return _start(request, lock)
+            finally:
+                os.close(lock)  # the supervisor has its own
         holder = locks.holder(output)
         if holder is not None:
             run = runs.find(holder.workdir, holder.run)
             if run is not None and runs.look(run).active:
-                return _attached(holder, workdir)
-        time.sleep(0.05)
+                return _attached(holder, request.job.workdir)
+        time.sleep(0.05)  # it has not signed yet, or is about to let go
     raise Refused(f"the output folder {output.root} is locked by a process that does not say which run it is")
 
 

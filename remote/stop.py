@@ -6,6 +6,7 @@ Whatever way it goes, the answer names the processes of the run that live still.
 from __future__ import annotations
 
 import json
+import signal
 import time
 from typing import TYPE_CHECKING
 
@@ -47,8 +48,20 @@ def _stop(run: Run, grace: float) -> StopAnswer:
         return _ended_already(run, f"it had ended: {snapshot.exit.phase}")
     if snapshot.lost is not None:
         return _end_lost(run, snapshot.lost, grace)
-    files.replace(run.stop, json.dumps({"grace": grace}).encode())
+    _wish(run, snapshot, grace)
     return _await(run, time.monotonic() + grace + PATIENCE)
+
+
+def _wish(run: Run, snapshot: Snapshot, grace: float) -> None:
+    """Leave the wish in the run's folder; on a full disk tell the supervisor by a signal."""
+    try:
+        files.replace(run.stop, json.dumps({"grace": grace}).encode())
+    except OSError:
+        state = snapshot.state
+        supervisor = processes.read(state.pid) if state is not None and runs.owned(state) else None
+        if supervisor is None:
+            raise
+        processes.send(supervisor, signal.SIGTERM)
 
 
 def _await(run: Run, until: float) -> StopAnswer:
@@ -93,7 +106,7 @@ def _end_lost(run: Run, why: str, grace: float) -> StopAnswer:
     state = runs.look(run).state
     account = Exit(
         phase="stopped",
-        code=128 + 9,
+        code=128 + signal.SIGKILL,
         ended=time.time(),
         attempts=state.attempt if state else 0,
         cause=why,

@@ -3,13 +3,15 @@ from __future__ import annotations
 import json
 import os
 import stat
+import threading
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from remote import processes, runs
+from remote import launch, locks, processes, runs
+from remote.paths import Output
 from tests.running import Lab, until
 
 if TYPE_CHECKING:
@@ -67,6 +69,31 @@ def test_the_output_folder_is_free_again_after_the_end(lab: Lab) -> None:
     second = lab.start("true")
     assert second.id != first.id
     lab.ended(second)
+
+
+def test_a_lock_that_is_just_being_let_go_is_waited_for(lab: Lab) -> None:
+    ended = lab.start("true")
+    lab.ended(ended)
+    lock = locks.take(Output(PurePosixPath(lab.output)))
+    assert lock is not None
+    release = threading.Timer(1.5, os.close, (lock,))
+    release.start()
+    answer = lab.launch(lab.job("true"))
+    release.join()
+    assert answer.outcome == "started"
+    assert answer.run != ended.id
+    lab.ended(lab.run(answer.run or ""))
+
+
+def test_a_lock_of_somebody_else_is_told(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch, "SIGNING", 0.3)
+    lab.output.mkdir()
+    lock = locks.take(Output(PurePosixPath(lab.output)))
+    assert lock is not None
+    answer = launch.answer(lab.request(lab.job("true")))
+    os.close(lock)
+    assert answer.outcome == "refused"
+    assert "does not say which run it is" in answer.message
 
 
 def test_a_second_workdir_is_told_who_has_the_output(lab: Lab, tmp_path: Path) -> None:

@@ -59,6 +59,15 @@ def test_stop_between_two_attempts(lab: Lab) -> None:
     assert (ended.phase, ended.attempts, ended.code) == ("stopped", 1, 1)
 
 
+def test_a_wish_that_cannot_be_written_is_told_by_a_signal(lab: Lab) -> None:
+    run = lab.start("echo up; sleep 60")
+    lab.logged(run, "up")
+    Path(run.stop).mkdir()  # nothing can take its place
+    (Path(run.stop) / "x").touch()
+    assert lab.stop(run.id).outcome == "stopped"
+    assert lab.ended(run).phase == "stopped"
+
+
 def test_nothing_running_not_found_and_already_ended(lab: Lab) -> None:
     assert lab.stop().outcome == "nothing-running"
     run = lab.start("true")
