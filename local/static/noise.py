@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 # A class named by one of these arguments is mixed into vLLM's own: its attributes come from there.
 MIXED_INTO = {"worker_extension_cls": ("vllm.v1.worker", "WorkerBase")}
 _CATCHES = {
-    "unresolved-import": {"ImportError", "ModuleNotFoundError", "Exception"},
-    "unresolved-attribute": {"AttributeError", "Exception"},
-    "unknown-argument": {"TypeError", "Exception"},
-    "missing-argument": {"TypeError", "Exception"},
-    "too-many-arguments": {"TypeError", "Exception"},
-    "undefined-name": {"NameError", "Exception"},
+    "unresolved-import": {"ImportError", "ModuleNotFoundError", "Exception", "BaseException"},
+    "unresolved-attribute": {"AttributeError", "Exception", "BaseException"},
+    "unknown-argument": {"TypeError", "Exception", "BaseException"},
+    "missing-argument": {"TypeError", "Exception", "BaseException"},
+    "too-many-arguments": {"TypeError", "Exception", "BaseException"},
+    "undefined-name": {"NameError", "Exception", "BaseException"},
 }
 _TICKED = re.compile(r"`([^`]*)`")
 
