@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 P = inspect.Parameter
 POSITIONAL = (P.POSITIONAL_ONLY, P.POSITIONAL_OR_KEYWORD)
 NAMED = (P.POSITIONAL_OR_KEYWORD, P.KEYWORD_ONLY)
+BUILT_IN = "no signature (built in)"
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 
 
@@ -57,10 +58,12 @@ def problems(signature: inspect.Signature, call: Call) -> tuple[Problem, ...]:
 
 def signature_of(function: Any) -> inspect.Signature:
     """Give the run-time signature of a callable; raises NoSignature."""
+    if isinstance(function, type) and not _made_in_python(function):
+        raise NoSignature(BUILT_IN)
     try:
         return inspect.signature(function)
     except ValueError as error:
-        raise NoSignature("no signature (built in)") from error
+        raise NoSignature(BUILT_IN) from error
     except Exception as error:
         raise NoSignature("signature fails") from error
 
@@ -79,8 +82,9 @@ def held(function: Any, call: Call) -> tuple[Problem, ...]:
     else:
         wrappers = list(_wrappers(function))
         for wrapper in wrappers:
-            outer = problems(_own_signature(wrapper, function), call)
-            if outer:
+            own = _own_signature(wrapper, function)
+            outer = problems(own, call)
+            if outer or not _passes_on(own):
                 return outer
     return tuple(problem for problem in found if not any(_knows(wrapper, problem) for wrapper in wrappers))
 
@@ -147,6 +151,20 @@ def _resembling(keyword: str, named: dict[str, P], call: Call) -> str:
 
 def _count(number: int, noun: str) -> str:
     return f"{number or 'no'} {noun}{'' if number == 1 else 's'}"
+
+
+def _made_in_python(cls: type) -> bool:
+    """Tell whether a class's signature is to be believed: extensions write theirs as they like, `self` included."""
+    made: Any = cls
+    makers = (made.__init__, made.__new__, type(made).__call__)
+    bare = made.__init__ is object.__init__ and made.__new__ is object.__new__
+    return bare or hasattr(cls, "__signature__") or any(hasattr(maker, "__code__") for maker in makers)
+
+
+def _passes_on(own: inspect.Signature) -> bool:
+    """Tell whether a decorator's function leaves it to the inner one what is taken."""
+    kinds = {parameter.kind for parameter in own.parameters.values()}
+    return {P.VAR_POSITIONAL, P.VAR_KEYWORD} <= kinds
 
 
 def _wrappers(function: Any) -> Iterator[Any]:

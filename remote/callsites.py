@@ -186,8 +186,10 @@ class _Finder:
 
     def _attribute(self, node: ast.Attribute, scope: Scope, guard: str | None) -> None:
         reference = scope.meaning(node)
-        own = scope.owner and isinstance(reference, Attribute) and reference.of == Instance(scope.owner.reference)
-        if isinstance(reference, Attribute) and not own:
+        own = (scope.owner.reference, Instance(scope.owner.reference)) if scope.owner else ()
+        hidden = node.attr.startswith("__") and not node.attr.endswith("__")  # its name is another at run time
+        # What the module's own class lacks, a class below it or beside it may bring.
+        if isinstance(reference, Attribute) and reference.of not in own and not hidden:
             guard = "the source asks first" if node.attr in self.asked else guard
             self.names.append(
                 NameSite(reference=reference, written=ast.unparse(node), place=self._tail(node), guard=guard)

@@ -7,6 +7,7 @@ and functions are followed by their annotations.
 
 from __future__ import annotations
 
+import abc
 import enum
 import functools
 import importlib
@@ -168,11 +169,25 @@ def _module_attribute(reference: Attribute, module: types.ModuleType) -> Any:
         pass
     except Exception as error:
         raise Unknown("lazy attribute fails") from error
+    if module.__name__.split(".", 1)[0] in sys.stdlib_module_names:
+        raise Unknown("standard library")  # what it lacks here it may have on another system
+    full = f"{module.__name__}.{reference.name}"
     try:
-        return importlib.import_module(f"{module.__name__}.{reference.name}")
+        return importlib.import_module(full)
     except Exception as error:
-        # The namespaces of torch.ops fill while libraries load: what is not there now may be there then.
-        raise _missing(reference, module.__name__, module, sure=type(module).__module__ != "torch._ops") from error
+        if not isinstance(error, ModuleNotFoundError) or error.name not in {full, module.__name__}:
+            raise Unknown("module fails to import") from error
+        raise _missing(reference, module.__name__, module, sure=_says_all(module)) from error
+
+
+def _says_all(module: types.ModuleType) -> bool:
+    """Tell whether what a module does not have, it will not have: a plain one, or a lazy one that was asked.
+
+    Stand-ins for libraries that are not installed, and the namespaces of torch.ops, which fill while others load, do
+    not say all.
+    """
+    kind = type(module)
+    return kind is types.ModuleType or (hasattr(kind, "__getattr__") and kind.__module__ != "torch._ops")
 
 
 def _of_class(cls: type, name: str) -> tuple[Any] | None:
@@ -211,7 +226,8 @@ def _annotated_member(reference: Attribute, of: Thing) -> Thing:
             raise Unknown("annotation that does not evaluate") from error
         if name in annotations:
             return _some(_evaluate(annotations[name], vars(sys.modules.get(base.__module__, types)), cls))
-    if any(name in vars(base) for base in of.order) or _makes_names(of.order) or not _never_sets(of.order, name):
+    open_ended = of.after > 0 or any(name in vars(base) for base in of.order) or _makes_names(of.order)
+    if open_ended or not _never_sets(of.order, name):
         raise Unknown("attribute of an object")
     raise _missing(reference, f"an object of {describe(cls)}", cls, sure=of.exact)
 
@@ -254,7 +270,7 @@ def _some(annotation: Any) -> Thing:
     if typing.get_origin(annotation) in (Union, types.UnionType):
         options = [option for option in typing.get_args(annotation) if option is not type(None)]
         annotation = options[0] if len(options) == 1 else None
-    if not isinstance(annotation, type) or annotation in (type(None), object) or typing.get_origin(annotation):
+    if not isinstance(annotation, type) or annotation in _VAGUE or typing.get_origin(annotation):
         raise Unknown("type that is no plain class")
     if getattr(annotation, "_is_protocol", False):
         raise Unknown("protocol")
@@ -281,7 +297,7 @@ def _source(cls: type) -> str | None:
 def _never_sets(order: tuple[type, ...], name: str) -> bool:
     """Tell whether no method of the classes, all of them readable, gives an object this name."""
     for base in order:
-        if _plain(base) or base.__module__ in {"abc", "typing"}:
+        if _plain(base) or base in (abc.ABC, typing.Generic, typing.Protocol):
             continue
         source = _source(base)
         if source is None or "setattr(" in source or "__dict__" in source or re.search(rf"\.{name}\b", source):
@@ -302,3 +318,4 @@ class _Holder:
 
 
 _NOTHING: Any = object()
+_VAGUE: tuple[Any, ...] = (type(None), object, Any)

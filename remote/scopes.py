@@ -20,6 +20,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 INNER = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef, ast.ListComp, ast.SetComp, ast.DictComp,
          ast.GeneratorExp)  # fmt: skip
+CLASS_METHODS = ("__new__", "__init_subclass__", "__class_getitem__")  # so even without a decorator
 # A binding: an expression whose meaning the name takes, a reference, or None for what cannot be followed.
 Binding = ast.expr | Module | Attribute | Instance | Result | Super | None
 
@@ -180,7 +181,8 @@ def first_of(node: Function, owner: Owner) -> Reference | None:
     decorators = {ast.unparse(decorator) for decorator in getattr(node, "decorator_list", [])}
     if "staticmethod" in decorators:
         return None
-    return owner.reference if "classmethod" in decorators else Instance(owner.reference)
+    of_class = "classmethod" in decorators or getattr(node, "name", "") in CLASS_METHODS
+    return owner.reference if of_class else Instance(owner.reference)
 
 
 def imported(node: ast.Import | ast.ImportFrom, package: str) -> Iterator[tuple[str, Reference | None]]:

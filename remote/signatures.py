@@ -102,12 +102,17 @@ def _bind_call(bound: Bound, site: CallSite, sites: Sites, file: str) -> None:
         bound.skipped[str(reason)] += 1
     except Missing:
         bound.skipped["name not there"] += 1
+    except Exception as error:  # noqa: BLE001 - lazy stand-ins of libraries raise anything at any touch
+        bound.skipped[f"{type(error).__name__} when touched"] += 1
 
 
 def _bind_name(bound: Bound, site: NameSite, sites: Sites, file: str) -> None:
     try:
         finding = _name(site, sites, file)
     except Unknown:
+        return
+    except Exception as error:  # noqa: BLE001 - as above
+        bound.skipped[f"{type(error).__name__} when touched"] += 1
         return
     bound.names += 1
     bound.findings += [finding] if finding else []

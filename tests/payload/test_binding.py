@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import array
 import functools
 import inspect
+import types
 from typing import Any
 
 import pytest
@@ -141,6 +143,40 @@ def narrow(one: int, two: int) -> None:
 def test_a_decorator_that_renames_is_believed() -> None:
     assert binding.held(modern, Call(positional=1, keywords=("old",))) == ()
     assert [problem.rule for problem in binding.held(modern, Call(keywords=("new", "odd")))] == ["unexpected-argument"]
+
+
+class Maker:
+    """Have a method that another class takes over, as the Auto classes of transformers do."""
+
+    @classmethod
+    def make(cls, config: int, **kwargs: int) -> None:
+        """Take a config."""
+
+
+def taken_over(method: Any) -> Any:
+    copy = types.FunctionType(method.__code__, method.__globals__)
+    return functools.update_wrapper(copy, method)
+
+
+class Auto:
+    """Hold the copy."""
+
+    make = classmethod(taken_over(Maker.make))
+
+
+def test_a_method_taken_over_from_another_class_takes_what_it_takes() -> None:
+    assert binding.held(Auto.make, Call(positional=1, keywords=("more",))) == ()
+    assert [problem.rule for problem in binding.held(Auto.make, Call())] == ["missing-argument"]
+
+
+@pytest.mark.parametrize("cls", [type("E", (ValueError,), {}), type("X", (int,), {}), dict, array.array])
+def test_the_classes_of_extensions_are_not_believed(cls: type) -> None:
+    with pytest.raises(binding.NoSignature, match="built in"):
+        binding.signature_of(cls)
+
+
+def test_a_class_without_a_constructor_takes_nothing() -> None:
+    assert [problem.rule for problem in binding.held(type("X", (), {}), Call(positional=1))] == ["too-many-arguments"]
 
 
 def test_a_decorators_own_signature_counts() -> None:

@@ -53,6 +53,16 @@ class Scheduler(Base):
     def extra(self, a, *, b=1): ...
     def __call__(self, one): ...
 
+class StandIn(type(abc)):
+    pass
+
+stand_in = StandIn("stand_in")
+
+class Open:
+    def __new__(cls, one=1):
+        return cls() if one else cls(1)
+    def seen(self): return self.__secret, Open.__secret, super().unknown
+
 class Lazy:
     def __getattr__(self, name): return name
 
@@ -76,6 +86,7 @@ def bind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[
     """Give a function that binds the sites of a source as the module `user_code`."""
     (tmp_path / "library_x").mkdir()
     (tmp_path / "library_x" / "__init__.py").write_text(LIBRARY)
+    (tmp_path / "library_x" / "broken.py").write_text("import library_vanished\n")
     (tmp_path / "library_x" / "sub.py").write_text("def deep(a): ...\n")
     monkeypatch.syspath_prepend(str(tmp_path))
 
@@ -158,6 +169,10 @@ def test_what_would_fail_is_found(bind: Callable[[str], Bound], body: str, expec
         "plain(**{'a': 1})",
         "make(**{})",
         "total(1, 2, x=3)",
+        "import ctypes, os; ctypes.WinDLL; os.startfile",
+        "from library_x import broken",
+        "import typing\n    a: typing.Any = other\n    a.b",
+        "class Sub(Exception): pass\n    raise Sub(1, 2, 3)",
         "Scheduler(1, block_size=2).schedule()",
         "s = Scheduler(1, block_size=2); s.config.anything(1); s.late.anything()",
         "s = Scheduler(1, block_size=2); s.config",
@@ -249,6 +264,26 @@ def test_objects_whose_class_is_known_from_an_assignment(
 def test_what_only_an_annotation_says_is_a_warning(bind: Callable[[str], Bound]) -> None:
     bound = bind(f"{HEAD}\ndef run(s: Scheduler, t: Scheduler = None):\n    s.gone()\n    t.extra()\n")
     assert [finding.severity for finding in bound.findings] == ["warning", "warning"]
+
+
+def test_what_a_stand_in_does_not_have_is_a_warning(bind: Callable[[str], Bound]) -> None:
+    bound = bind(f"{HEAD}\ndef run():\n    library_x.stand_in.gone\n")
+    assert [finding.severity for finding in bound.findings] == ["warning"]
+
+
+def test_an_object_that_resists_is_counted(bind: Callable[[str], Bound], monkeypatch: pytest.MonkeyPatch) -> None:
+    def resists(*_: object) -> None:
+        raise OSError
+
+    monkeypatch.setattr("remote.signatures.references.describe", resists)
+    bound = bind(f"{HEAD}\ndef run():\n    plain()\n")
+    assert dict(bound.skipped) == {"OSError when touched": 1}
+
+
+def test_the_modules_own_classes_are_open(bind: Callable[[str], Bound]) -> None:
+    bound = bind(LIBRARY)
+    assert bound.findings == []
+    assert bound.calls
 
 
 def test_what_ran_at_import_needs_no_proof(bind: Callable[[str], Bound]) -> None:
