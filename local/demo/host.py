@@ -85,20 +85,20 @@ def _alone(place: Place) -> Iterator[None]:
 def _start(place: Place, port: int, kind: str) -> Server:
     keys.prepare(place, port)
     command = sshd.words(place, port, embedded=kind == "embedded")
-    with place.log.open("ab") as log:
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"},
-            start_new_session=True,
-        )
-    server = Server(kind=kind, port=port, pid=process.pid, started=_start_of(process.pid) or "")
+    # A shell in between: the server is init's child at once, and nobody here has to wait for its end.
+    said = subprocess.run(
+        ["sh", "-c", '"$@" </dev/null >>"$0" 2>&1 & echo $!', str(place.log), *command],
+        stdout=subprocess.PIPE,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"},
+        start_new_session=True,
+        check=True,
+    )
+    pid = int(said.stdout)
+    server = Server(kind=kind, port=port, pid=pid, started=_start_of(pid) or "")
     write(place.account, json.dumps(asdict(server)))
     until = time.monotonic() + READY
-    while process.poll() is None and time.monotonic() < until and not _answers(port):
+    while _start_of(pid) == server.started and time.monotonic() < until and not _answers(port):
         time.sleep(0.05)
     return server
 
@@ -125,8 +125,6 @@ def _end(server: Server) -> None:
             os.kill(server.pid, number)
         until = time.monotonic() + ENDED
         while _start_of(server.pid) == server.started and time.monotonic() < until:
-            with contextlib.suppress(ChildProcessError):
-                os.waitpid(server.pid, os.WNOHANG)
             time.sleep(0.02)
 
 
