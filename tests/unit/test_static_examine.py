@@ -300,3 +300,16 @@ def run(a: int, wait: bool) -> int | str: ...
     found = examine(Subject(surface(tmp_path, {**VLLM, "vllm/many.py": overloads, **library(code)}), ("lib.main",), {}))
     assert [(problem.rule, problem.line) for problem in found.standing] == [("unknown-argument", 2)]
     assert found.standing[0].edit is not None
+
+
+def test_a_patched_module_beside_the_gates_own_is_judged_by_what_its_patch_brings_in(tmp_path: Path) -> None:
+    old = "from vllm import Engine\nEngine(config=None)\n"
+    files = {**VLLM, **library("", side=old)}
+    patched = {"lib/side.py": old + "Engine(config=None, block_size=1, gone=1)\n", "lib/new.py": "import vllm.never\n"}
+    found = examine(Subject(surface(tmp_path, files), ("lib.main",), patched))
+    assert [(p.rule, p.file, p.line) for p in found.standing] == [
+        ("unresolved-import", "lib/new.py", 1),
+        ("unknown-argument", "lib/side.py", 3),
+    ]
+    assert len(reasons(found)) == 1
+    assert examine(Subject(surface(tmp_path, files), ("lib.main",), {"lib/side.py": old})).standing == ()
