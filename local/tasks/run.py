@@ -56,7 +56,7 @@ def extract(session: Session, *, detach: bool = False) -> None:
 
 
 def _follow(session: Session, run: str, *, bundle: str) -> Exit | None:
-    with Progress(session.console, session.label) as progress:
+    with Progress(session.console, session.label, log=session.show_log) as progress:
         log = MaskedLog(session.secrets.values(), progress.on_log)
         try:
             return follow.follow(
