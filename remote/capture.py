@@ -70,11 +70,19 @@ class Capture:
     layers: tuple[LayerCall, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class _Assignment:
+    """A value given to a name, `perhaps`: within a branch or a loop."""
+
+    value: ast.expr
+    perhaps: bool
+
+
 @dataclass(slots=True)
 class _Reader:
     lines: list[str]
     functions: dict[str, ast.FunctionDef]
-    env: dict[str, list[ast.expr]] = field(default_factory=dict)
+    env: dict[str, list[_Assignment]] = field(default_factory=dict)
     known: dict[str, frozenset[Path]] = field(default_factory=dict)
     depth: int = 0
 
@@ -90,13 +98,24 @@ class _Reader:
         if self.depth > 8:  # noqa: PLR2004 - names that lead to names
             return frozenset()
         if isinstance(value, ast.Name):
-            return self.known[value.id] if value.id in self.known else self._union(self.env.get(value.id, ()))
+            before = self._before(value)
+            return self._union(before) if before else self.known.get(value.id, frozenset())
         if isinstance(value, ast.IfExp | ast.BoolOp):
             return self._union((value.body, value.orelse) if isinstance(value, ast.IfExp) else value.values)
         if isinstance(value, ast.Attribute):
             whole = value.attr == "model" and _ends_in(value.value, RUNNER)
             return frozenset({()} if whole else ((*path, value.attr) for path in self.paths(value.value)))
         return self._called(value) if isinstance(value, ast.Call) else frozenset()
+
+    def _before(self, name: ast.Name) -> list[ast.expr]:
+        """Give what a name may hold where it stands: the last assignment for certain, and those that may follow it."""
+        found = []
+        for assignment in reversed(self.env.get(name.id, ())):
+            if assignment.value.lineno < name.lineno:
+                found.append(assignment.value)
+                if not assignment.perhaps:
+                    break
+        return found
 
     def _called(self, call: ast.Call) -> frozenset[Path]:
         if isinstance(call.func, ast.Attribute):
@@ -223,16 +242,18 @@ def _calls_of(reader: _Reader, loop: ast.For, name: str, attribute: str) -> Iter
 def _origin(reader: _Reader, part: ast.expr) -> ast.expr:
     """Give the expression that the part was assigned from: that is where its path is written."""
     values = reader.env.get(part.id, []) if isinstance(part, ast.Name) else []
-    return values[0] if len(values) == 1 else part
+    return values[-1].value if values else part
 
 
-def _assigned(function: ast.FunctionDef) -> dict[str, list[ast.expr]]:
-    env: dict[str, list[ast.expr]] = {}
-    for one in ast.walk(function):
-        if isinstance(one, ast.Assign):
-            for target in one.targets:
-                if isinstance(target, ast.Name):
-                    env.setdefault(target.id, []).append(one.value)
+def _assigned(function: ast.FunctionDef) -> dict[str, list[_Assignment]]:
+    """Give the assignments to each name of a function, in order."""
+    env: dict[str, list[_Assignment]] = {}
+    certain = {id(statement) for statement in function.body}
+    found = [one for one in ast.walk(function) if isinstance(one, ast.Assign)]
+    for one in sorted(found, key=lambda one: one.lineno):
+        for target in one.targets:
+            if isinstance(target, ast.Name):
+                env.setdefault(target.id, []).append(_Assignment(one.value, id(one) not in certain))
     return env
 
 

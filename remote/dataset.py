@@ -7,6 +7,7 @@ A sample is a conversation (`conversations` or `messages`: turns of `from`/`valu
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -154,9 +155,10 @@ def _whole_numbers(values: Any, where: str) -> tuple[int, ...]:
     return tuple(values)
 
 
-def faults(path: str, limit: int = 5) -> list[DatasetError]:
-    """Give the errors of the samples that cannot be one, at most `limit`; JSON lines are gone through to the end."""
+def faults(path: str, limit: int = 5, *, seconds: float = 30.0) -> list[DatasetError]:
+    """Give the errors of samples that cannot be one, at most `limit`; JSON lines are gone through for `seconds`."""
     source = Path(path)
+    until = time.monotonic() + seconds
     found: list[DatasetError] = []
     try:
         if source.is_dir() or source.suffix == ".parquet":
@@ -165,8 +167,10 @@ def faults(path: str, limit: int = 5) -> list[DatasetError]:
             return found
         with source.open("rb") as file:
             for number, line in enumerate(file, 1):
-                if len(found) < limit and line.strip() and (error := _fault(line, number, source.name)) is not None:
+                if line.strip() and (error := _fault(line, number, source.name)) is not None:
                     found.append(error)
+                if len(found) == limit or time.monotonic() > until:
+                    break
     except OSError as error:
         found.append(DatasetError(f"{source}: cannot be read ({error.strerror or error})"))
     except DatasetError as error:
@@ -183,7 +187,9 @@ def count(path: str) -> int:
 
             return int(ParquetFile(source).metadata.num_rows)
         if source.is_dir():
-            return sum(1 for _ in _folder(source))
+            import datasets
+
+            return len(datasets.load_from_disk(str(source)))
         with source.open("rb") as file:
             return sum(1 for line in file if line.strip())
     except OSError as error:

@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING, Any
 from remote import dataset, estimate, lengths, model_checks, model_folder, tokenizer_check
 from remote.disk import disk
 from remote.engines import base
-from remote.estimate import Rates, Room
+from remote.estimate import Room
+from remote.rates import measured
 from remote.schema import Check, Finding
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from remote.estimate import Rates
     from remote.lengths import Lengths
     from remote.model_folder import ModelFolder
     from remote.schema import Job
@@ -59,7 +61,7 @@ def check(job: Job, *, rates: Rates | None = None, usd_per_hour: float | None = 
         seen, about = _tokenised(job, model, data, budget, facts)
         findings += about
         if seen is not None:
-            findings += _planned(job, model, data, seen, rates=rates or Rates(), usd_per_hour=usd_per_hour, facts=facts)
+            findings += _planned(job, model, data, seen, rates=rates, usd_per_hour=usd_per_hour, facts=facts)
     seconds = time.monotonic() - began
     return Check(id="inputs", status=status(findings), seconds=seconds, facts=facts, findings=tuple(findings))
 
@@ -156,7 +158,9 @@ def _tokenised(
         message = f"the dataset cannot be tokenised: {type(error).__name__}: {error}"
         return None, (*found, Finding(rule="dataset-not-tokenised", file=job.dataset, message=message))
     facts["lengths"] = seen.facts()
-    return seen, (*found, *lengths.judge(seen, file=job.dataset))
+    # Samples behind those that there was time to tokenise are parsed all the same.
+    behind = () if seen.complete else tuple(located(job.dataset, str(error)) for error in dataset.faults(job.dataset))
+    return seen, (*found, *lengths.judge(seen, file=job.dataset), *behind)
 
 
 def longest(job: Job) -> int:
@@ -176,7 +180,7 @@ def _planned(
     data: Dataset,
     seen: Lengths,
     *,
-    rates: Rates,
+    rates: Rates | None,
     usd_per_hour: float | None,
     facts: dict[str, Any],
 ) -> tuple[Finding, ...]:
@@ -196,6 +200,11 @@ def _planned(
     room = room_of(job.output)
     facts["output"] = {**asdict(planned), **asdict(room)}
     facts["time"] = asdict(
-        estimate.duration(weights=model.weights, tokens=planned.tokens, rates=rates, usd_per_hour=usd_per_hour)
+        estimate.duration(
+            weights=model.weights,
+            tokens=planned.tokens,
+            rates=rates or measured(job, model.weights),
+            usd_per_hour=usd_per_hour,
+        )
     )
     return space_findings(planned, room, job.output)

@@ -239,12 +239,18 @@ def test_capture_code_is_read_as_it_is_written() -> None:
         ("self.model_runner.get_model().model", {("model",)}),
         ("unknown(model).model", set()),
         ("self.somewhere", set()),
+        ("model\n        base = base.model", {("model",)}),
+        ("model\n        if x:\n            base = base.inner()\n        base = base.model", {("model",)}),
+        (
+            "model\n        if x:\n            base = base.get_language_model()\n        base = base.model",
+            {("model",), ("get_language_model()", "model")},
+        ),
+        ("getattr(getattr(model, 'language_model', model), 'model', None)", {("language_model", "model"), ("model",)}),
     ],
 )
 def test_paths_are_followed_as_far_as_they_can_be(code: str, paths: set[tuple[str, ...]]) -> None:
     helper = "def inner(one):\n    two = one\n    if two:\n        return one.text\n    return two\n"
-    (one,) = capture.read(helper + textwrap.dedent(WORKER).replace("model.model\n", f"{code}\n", 2).replace(
-        f"self.model_runner.{code}", "self.model_runner.model"))  # fmt: skip
+    (one,) = capture.read(helper + textwrap.dedent(WORKER).replace("base = model.model\n", f"base = {code}\n"))
     assert one.paths == paths
 
 

@@ -47,8 +47,8 @@ def test_a_tiny_llama_on_the_patched_stack_passes(answers: dict[str, Any], stack
     assert inputs["facts"]["output"]["samples"] == lengths["seen"] == inputs["facts"]["dataset"]["samples"]
 
 
-def test_kimi_is_judged_from_its_configuration_alone(answers: dict[str, Any]) -> None:
-    (check,) = answers["kimi-k2.5"]
+def test_kimi_as_released_is_refused_from_its_configuration_alone(answers: dict[str, Any]) -> None:
+    (check,) = answers["as released: kimi-k2.5"]
     found = {finding["rule"]: finding for finding in check["findings"]}
     assert check["status"] == "fail"
     refused = found["model-refused"]
@@ -57,6 +57,22 @@ def test_kimi_is_judged_from_its_configuration_alone(answers: dict[str, Any]) ->
     assert refused["file"].endswith(WORKER)
     assert "supports_eagle3" in refused["text"]
     assert "`model.language_model.model`" in found["model-path"]["message"]
+
+
+def test_kimi_passes_with_the_series(answers: dict[str, Any]) -> None:
+    (check,) = answers["kimi-k2.5"]
+    assert (check["status"], check["findings"]) == ("pass", [])
+    model = check["facts"]["model"]
+    assert model["captured"] == ["vllm.model_executor.models.deepseek_v2.DeepseekV2Model"]
+    assert model["layer"] == ["vllm.model_executor.models.deepseek_v2.DeepseekV2DecoderLayer"]
+
+
+@pytest.mark.parametrize("name", ["Qwen3ForCausalLM", "kimi-k2.5"])
+def test_the_renamed_method_is_found_as_released(answers: dict[str, Any], name: str) -> None:
+    (check,) = answers[f"as released: {name}"]
+    (finding,) = [finding for finding in check["findings"] if finding["rule"] == "model-attribute"]
+    assert finding["text"].strip() == "else self.get_input_embeddings(input_ids)"
+    assert "`embed_input_ids` takes the same arguments" in finding["message"]
 
 
 def test_an_architecture_that_fits_passes(answers: dict[str, Any]) -> None:

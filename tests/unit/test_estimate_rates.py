@@ -1,0 +1,64 @@
+"""Rates from the events of earlier runs."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from remote import rates
+from remote.estimate import Rates
+from remote.schema import Job
+
+LOADING = {"event": "phase", "phase": "loading"}
+EXTRACTING = {"event": "phase", "phase": "extracting"}
+
+
+def _at(time: float, event: dict[str, object]) -> dict[str, object]:
+    return {"time": time, **event}
+
+
+def _progress(time: float, tokens: object) -> dict[str, object]:
+    return {"time": time, "event": "progress", "tokens": tokens}
+
+
+RUN = [_at(100, LOADING), _at(150, EXTRACTING), _progress(151, 1000), _progress(161, 6000)]
+
+
+@pytest.mark.parametrize(
+    ("events", "expected"),
+    [
+        (RUN, (50, 500.0)),
+        ([], (None, None)),
+        ([_at(1, LOADING)], (None, None)),
+        ([_at(1, EXTRACTING)], (None, None)),
+        ([_progress(1, 5), _progress(2, 100)], (None, None)),  # too short to be a rate
+        ([_progress(1, 5), _progress(20, 5)], (None, None)),
+        ([_progress(1, "many"), _progress(20, None)], (None, None)),
+        ([{"event": "phase", "phase": "loading"}, {"time": "soon"}], (None, None)),
+        # a second attempt starts its own count: what the first had done is no work of it
+        ([*RUN, _at(200, LOADING), _at(230, EXTRACTING), _progress(231, 6000), _progress(241, 7000)], (30, 100.0)),
+    ],
+)
+def test_times_of_a_run(events: list[dict[str, object]], expected: tuple[float | None, float | None]) -> None:
+    assert rates.times(events) == expected
+
+
+def _write(job: Job, name: str, events: bytes, **changes: object) -> None:
+    run = Path(job.workdir) / "runs" / name
+    run.mkdir(parents=True)
+    said = {"model": job.model, "engine": job.engine, "tensor_parallel": 1, "device": "cuda", **changes}
+    (run / "job.json").write_text(json.dumps({"job": said}))
+    (run / "events.jsonl").write_bytes(events)
+
+
+def test_only_runs_alike_count_and_torn_files_are_passed_over(tmp_path: Path) -> None:
+    job = Job(name="j", engine="speculators", python="p", workdir=str(tmp_path), output="o", model="/m")
+    assert rates.measured(job, 1000) == Rates()
+    good = b"".join(json.dumps(event).encode() + b"\n" for event in RUN)
+    _write(job, "other", good, model="/other")
+    _write(job, "wider", good, tensor_parallel=8)
+    assert rates.measured(job, 1000) == Rates()
+    _write(job, "torn", good + b'{"time": 9\n[]\n\xff\n')
+    assert rates.measured(job, 1000) == Rates(load=20.0, tokens=500.0)
+    (tmp_path / "runs" / "empty").mkdir()
+    assert rates.measured(job, 1000) == Rates(load=20.0, tokens=500.0)
