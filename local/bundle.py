@@ -6,6 +6,7 @@ name whatever packed it, and the host can check a bundle against its own name.
 
 from __future__ import annotations
 
+import functools
 import gzip
 import hashlib
 import importlib.metadata
@@ -53,11 +54,13 @@ def pack(job: Job | None, patched: Mapping[str, str]) -> Packed:
     return Packed(id=hashlib.sha256(manifest).hexdigest(), data=_archive({**files, "bundle.json": manifest}))
 
 
+@functools.cache
 def _payload() -> dict[str, bytes]:
     root = Path(remote.__file__).parent
     return {f"payload/remote/{name}": data for name, data in _sources(root)}
 
 
+@functools.cache
 def _vendor() -> dict[str, bytes]:
     distribution = importlib.metadata.distribution(VENDORED)
     files = {f"vendor/{VENDORED}/{name}": data for name, data in _sources(_package(distribution))}

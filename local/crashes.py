@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self
 
-from local.errors import PayloadCrashed
+from local.errors import LinkLost, PayloadCrashed
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -44,7 +44,11 @@ class VerbStream:
 
     def read(self, timeout: float) -> bytes:
         """Give the next bytes, b"" at the end; raises LinkLost or PayloadCrashed."""
-        data = self._stream.read(timeout)
+        try:
+            data = self._stream.read(timeout)
+        except LinkLost as error:
+            error.where = error.where or self._where
+            raise
         if not data and not self._closed:
             ended = self._stream.ending()
             if ended.code:  # no code at all is a matter of the link

@@ -11,9 +11,9 @@ import fabric
 import paramiko
 from fabric.config import Config, SSHConfig
 
-from local.errors import LinkLost, UsageError
+from local.errors import LinkLost
 from local.links import hostkeys, trouble
-from local.links.sockets import dial
+from local.links.sockets import dial, through
 from local.links.userkeys import UserKeys
 
 if TYPE_CHECKING:
@@ -116,11 +116,7 @@ def _reach(hop: Resolved, settings: SshSettings, gateway: Any) -> Any:
         place = (hop.host, hop.port)
         return transport.open_channel("direct-tcpip", place, ("127.0.0.1", 0), timeout=settings.connect_timeout)
     if hop.proxy_command:
-        raise UsageError(
-            f"ssh_config reaches {hop.host} by a ProxyCommand, which is not supported",
-            remedy="Use ProxyJump, or `jump` in the inventory.",
-            where=settings.name,
-        )
+        return through(hop.proxy_command)
     return dial(hop.host, hop.port, settings.connect_timeout)
 
 

@@ -54,7 +54,11 @@ class SshLink:
 
     def stream(self, command: Command, *, stdin: bytes = b"") -> SshStream:
         """Start a command on a connection of its own and read its output as it comes."""
-        return SshStream(self._connect(), command, stdin)
+        try:
+            return SshStream(self._connect(), command, stdin)
+        except LinkLost as error:
+            error.where = error.where or self.settings.name
+            raise
 
     def reconnect(self) -> None:
         """Drop what is left of the control connection and connect anew."""

@@ -6,6 +6,7 @@ Explicit settings win over ssh_config, as options win over it in `ssh`.
 from __future__ import annotations
 
 import getpass
+import re
 import shutil
 import subprocess
 from dataclasses import dataclass, replace
@@ -141,15 +142,20 @@ def parse(text: str) -> Resolved:
         jumps=_jumps(first.get("proxyjump", "none")),
         known_hosts=tuple(_path(file, host, user) for file in files if file not in {"none", "/dev/null"}),
         host_key_alias=first.get("hostkeyalias"),
-        proxy_command=None if proxy == "none" else proxy,
+        proxy_command=None if proxy == "none" else _expand(proxy, host, user, first["port"]),
     )
 
 
 def _path(text: str, host: str, user: str) -> Path:
-    tokens = {"%%": "%", "%d": str(Path.home()), "%h": host, "%r": user, "%u": getpass.getuser()}
-    for token, value in tokens.items():
-        text = text.replace(token, value)
-    return Path(text.strip('"')).expanduser()
+    return Path(_expand(text, host, user).strip('"')).expanduser()
+
+
+def _expand(text: str, host: str, user: str, port: str = "") -> str:
+    """Put values in place of ssh_config's tokens."""
+    tokens = {
+        "%%": "%", "%d": str(Path.home()), "%h": host, "%n": host, "%p": port, "%r": user, "%u": getpass.getuser(),
+    }  # fmt: skip
+    return re.sub("%.", lambda token: tokens.get(token[0], token[0]), text)
 
 
 def _fallback(target: str, ssh_config: str | None) -> Resolved:

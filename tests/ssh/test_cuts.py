@@ -52,6 +52,15 @@ def test_a_cut_under_a_command_is_a_lost_link(link: SshLink, proxy: Proxy) -> No
     cutter.join()
 
 
+def test_a_lost_link_names_its_host(sshd_server: Server, link: SshLink, proxy: Proxy) -> None:
+    link.run(ECHO)
+    proxy.stall()
+    with pytest.raises(LinkLost) as caught:
+        link.run(ECHO, deadline=0.2)
+    assert caught.value.where == sshd_server.kind
+    assert caught.value.exit_code == 75
+
+
 def test_after_a_cut_the_next_command_connects_anew(link: SshLink, proxy: Proxy) -> None:
     link.run(ECHO)
     proxy.cut()
@@ -134,6 +143,49 @@ def test_a_killed_server_child_is_a_lost_link(sshd_server: Server, link: SshLink
         link.run(SLEEP)
     killer.join()
     assert link.run(ECHO).stdout == b"here\n"
+
+
+@pytest.fixture
+def strained(tmp_path: Path) -> Iterator[Server]:
+    """A server that changes keys all the time and lets in one unauthenticated connection at once."""
+    if sshd.program() is None:
+        pytest.skip("needs an sshd of its own configuration")
+    folder = tmp_path / "strained"
+    folder.mkdir()
+    with sshd.running(folder, more="RekeyLimit 1M\nMaxStartups 1\nMaxSessions 4") as server:
+        yield server
+
+
+def test_key_exchanges_under_load_do_no_harm(strained: Server) -> None:
+    link = strained.link()
+    data = bytes(range(256)) * 2**15
+    for _ in range(4):
+        assert link.run(Command(("cat",)), stdin=data, deadline=60).stdout == data
+        assert link.run(ECHO).stdout == b"here\n"
+    link.close()
+
+
+def test_more_commands_than_sessions_one_after_the_other(strained: Server) -> None:
+    link = strained.link()
+    assert [link.run(ECHO).code for _ in range(12)] == [0] * 12
+    link.close()
+
+
+def test_a_server_that_lets_in_few_at_once_is_tried_again(strained: Server) -> None:
+    hog = _occupy(strained)
+    leaver = threading.Timer(0.2, hog.close)
+    leaver.start()
+    link = strained.link()
+    assert link.run(ECHO).stdout == b"here\n"
+    link.close()
+    leaver.join()
+
+
+def test_a_server_that_lets_nobody_in_is_left_with_the_right_word(strained: Server) -> None:
+    with _occupy(strained), pytest.raises(Unreachable, match=r"no banner|broke the connection off") as caught:
+        strained.link().run(ECHO)
+    assert caught.value.transient
+    assert "MaxStartups" in caught.value.remedy
 
 
 def test_a_port_where_nothing_listens(sshd_server: Server) -> None:
@@ -220,6 +272,15 @@ def test_a_target_that_its_jump_host_cannot_reach_is_named(sshd_server: Server) 
     jump = f"{sshd_server.user}@127.0.0.1:{sshd_server.port}"
     with pytest.raises(Unreachable, match=f":{port} is beyond its jump host's reach"):
         sshd_server.link(port=port, jump=jump).run(ECHO)
+
+
+def _occupy(server: Server) -> socket.socket:
+    """Take the only place for connections that are not let in yet; the fixture's own may still be leaving it."""
+    while True:
+        sock = socket.create_connection(("127.0.0.1", server.port))
+        if sock.recv(4) == b"SSH-":
+            return sock
+        sock.close()
 
 
 def _kill(process: psutil.Process) -> None:

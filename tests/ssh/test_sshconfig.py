@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -208,8 +209,33 @@ def test_the_second_key_lets_us_in(sshd_server: Server, tmp_path: Path) -> None:
     link.close()
 
 
-def test_a_proxy_command_is_refused_in_plain_words(sshd_server: Server, tmp_path: Path) -> None:
+RELAY = """
+import os, socket, sys, threading
+sock = socket.create_connection((sys.argv[1], int(sys.argv[2])))
+def up():
+    while data := os.read(0, 65536):
+        sock.sendall(data)
+threading.Thread(target=up, daemon=True).start()
+while data := sock.recv(65536):
+    os.write(1, data)
+"""
+
+
+def test_a_proxy_command_leads_to_the_host_and_ends_with_the_link(sshd_server: Server, tmp_path: Path) -> None:
+    (tmp_path / "relay.py").write_text(RELAY)
     file = tmp_path / "config"
-    file.write_text("Host *\n ProxyCommand nc %h %p\n")
-    with pytest.raises(UsageError, match="ProxyCommand"):
-        open_link(sshd_server.settings(), ssh_config=str(file)).run(Command(("true",)))
+    file.write_text(
+        f"Host *\n ProxyCommand {sys.executable} {tmp_path}/relay.py %h %p\n UserKnownHostsFile {tmp_path}/100%%\n"
+    )
+    link = open_link(sshd_server.settings(), ssh_config=str(file), pin_file=tmp_path / "pins")
+    assert link.run(Command(("cat",)), stdin=b"x" * 2**20).stdout == b"x" * 2**20
+    link.close()
+
+
+@pytest.mark.parametrize("command", ["false", "/nowhere/nc %h %p", "sleep 5"])
+def test_a_proxy_command_that_fails(sshd_server: Server, tmp_path: Path, command: str) -> None:
+    file = tmp_path / "config"
+    file.write_text(f"Host *\n ProxyCommand {command}\n UserKnownHostsFile none\n")
+    settings = sshd_server.settings(banner_timeout=0.5)
+    with pytest.raises(Unreachable, match=r"127\.0\.0\.1"):
+        open_link(settings, ssh_config=str(file), pin_file=tmp_path / "pins").run(Command(("true",)))
