@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import tenacity
 
-from local.errors import GaveUp, LinkLost, PrudentError, Unreachable, UsageError
+from local.errors import GaveUp, LinkLost, PayloadCrashed, PrudentError, Unreachable, UsageError
 from local.streaming import BadStream, Frame, Frames
 from remote import wire
 from remote.schema import Exit, ReadRequest
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 HEARTBEAT = 2.0
 SILENCE = 10.0  # seconds without a frame after which a link is dead
 LONGEST_DELAY = 15.0
+CRASHES = 3  # of the reading over there without anything new between them: then it is given up
 SLICE = 0.5  # seconds between two calls of `on_beat` while we wait to connect again
 
 
@@ -86,6 +87,7 @@ class Follower:
     _heard: float = 0.0
     _fresh: bool = False  # something was heard on this connection
     _lost: bool = False
+    _crashes: int = 0  # of the reading over there, since something new was read
 
     def __post_init__(self) -> None:
         self.offsets = {"log": 0, "events": 0, **self.request.offsets}
@@ -148,6 +150,7 @@ class Follower:
                 raise LinkLost(f"bytes {reached} to {offset} of {name} are missing", where=self.host.name)
             new = frame.body[reached - offset :]
             self.offsets[name] = reached + len(new)
+            self._crashes = 0
             if new and name == "log":
                 self.watchers.on_log(new)
             elif new:
@@ -186,7 +189,12 @@ class Follower:
         self._heard = time.monotonic()
 
     def _again(self, state: Any) -> bool:
-        if not state.outcome.failed or not isinstance(state.outcome.exception(), LinkLost | Unreachable):
+        error = state.outcome.exception()
+        if isinstance(error, PayloadCrashed):  # it may have been killed over there, but a fault of ours stays one
+            self._crashes += 1
+            if self._crashes >= CRASHES:
+                return False
+        elif not isinstance(error, LinkLost | Unreachable):
             return False
         if self._fresh:
             state.attempt_number = 1  # this connection worked: the delays start over

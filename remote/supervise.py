@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from remote import attempts, files, processes, wire
 from remote.failures import Failure, classify
 from remote.handshake import Handshake
+from remote.household import LEFTOVER_GRACE, SIGNALS, TICK, Household
 from remote.ledger import Ledger
 from remote.paths import Run, Workdir
 from remote.retries import Budgets, Signs
@@ -29,11 +30,7 @@ from remote.schema import Exit, LaunchRequest
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-TICK = 0.2  # seconds between two looks at the attempt, its events and the wish to stop
-SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
-GRACE = 20.0  # seconds that a stopped attempt has to finish the batch in hand
 HANG_GRACE = 5.0
-LEFTOVER_GRACE = 2.0  # for what an attempt that has ended itself left behind
 LONGEST_DELAY = 300.0
 SOME_SAMPLES_FAILED = 10  # the attempt's exit code when all but poison samples are done
 
@@ -70,8 +67,7 @@ class Supervisor:
         self._secrets = secrets
         self._handshake = handshake
         self._budgets = Budgets(request.job.retry)
-        self._stop: float | None = None  # the grace of the wish to stop
-        self._attempt: attempts.Attempt | None = None
+        self._house = Household(run, self.ledger, whole=request.job.engine == "command")
         self._left: tuple[int, ...] = ()
         self._reaped = reaped  # leftovers of what went before had to be ended
         self._killed_for_memory = False
@@ -96,7 +92,7 @@ class Supervisor:
 
     def abandon(self) -> Exit:
         """End everything after a fault of our own, so that nobody is left behind."""
-        self._left = self._end_all(0.0)
+        self._left = self._house.end_all(0.0)
         return self._exit(Result("failed", 1, Failure(kind="fatal", cause="supervisor-crashed")))
 
     # ---- the retry policy, as tenacity asks for it -------------------------------------------------------------
@@ -120,13 +116,13 @@ class Supervisor:
 
     def _sleep(self, seconds: float) -> None:
         until = time.monotonic() + seconds
-        while self._stop is None and (left := until - time.monotonic()) > 0:
-            self._look(min(TICK, left))
+        while self._house.stop is None and (left := until - time.monotonic()) > 0:
+            self._house.look(min(TICK, left))
 
     # ---- one attempt -------------------------------------------------------------------------------------------
 
     def _one_attempt(self) -> Result:
-        if self._stop is not None:
+        if self._house.stop is not None:
             return Result("stopped", self._code)
         number = self.ledger.state.attempt + 1
         try:
@@ -136,7 +132,7 @@ class Supervisor:
             if self._handshake.open:
                 raise NotStarted(message) from error
             return Result("failed", 127, Failure(kind="fatal", cause="cannot-start", root_line=message))
-        self._attempt = attempt
+        self._house.attempt = attempt
         self.ledger.change(phase="starting", attempt=number)
         self.ledger.tell("attempt", pid=attempt.pid)
         self._handshake.say("started")
@@ -152,20 +148,20 @@ class Supervisor:
         kills = processes.out_of_memory_kills()
         signs = Signs(time.monotonic())
         hang: str | None = None
-        while attempt.code is None and self._stop is None and hang is None:
-            self._look(TICK)
+        while attempt.code is None and self._house.stop is None and hang is None:
+            self._house.look(TICK)
             self._note(attempt, signs)
             hang = signs.hangs(time.monotonic(), self.job.retry)
-        if self._stop is not None and attempt.code is None:
-            self.ledger.tell("stopping", grace=self._stop)
-            self._left = self._end_attempt(attempt, self._stop)
+        if self._house.stop is not None and attempt.code is None:
+            self.ledger.tell("stopping", grace=self._house.stop)
+            self._left = self._house.end_attempt(attempt, self._house.stop)
         elif hang is not None and attempt.code is None:
             self.ledger.tell("hang", waiting=hang)
-            self._left = self._end_attempt(attempt, HANG_GRACE)
+            self._left = self._house.end_attempt(attempt, HANG_GRACE)
         else:
             hang = None
-            self._reaped = bool(self._leftovers())
-            self._left = self._end_all(LEFTOVER_GRACE)
+            self._reaped = bool(self._house.leftovers())
+            self._left = self._house.end_all(LEFTOVER_GRACE)
         self._note(attempt, signs)
         self._killed_for_memory = processes.out_of_memory_kills() > kills
         return hang or "", signs.extracting
@@ -185,7 +181,7 @@ class Supervisor:
         samples = self.ledger.state.samples
         if code == 0:
             return Result("done", code)
-        if self._stop is not None:
+        if self._house.stop is not None:
             return Result("stopped", code)
         if hang:
             failure = Failure(kind="transient", cause="hang", root_line=hang, advice="The attempt made no headway.")
@@ -209,57 +205,6 @@ class Supervisor:
             root_line=failure.root_line if failure else None,
             advice=failure.advice if failure else None,
         )
-
-    # ---- looking and ending ------------------------------------------------------------------------------------
-
-    def _look(self, seconds: float) -> None:
-        """Wait for a signal or the time, then see to the children, the wish to stop and the heartbeat."""
-        caught = signal.sigtimedwait(SIGNALS, seconds)
-        if caught is not None and caught.si_signo != signal.SIGCHLD and self._stop is None:
-            self._stop = GRACE
-        self._reap()
-        if self._stop is None:
-            self._stop = _wish(self.run)
-        self.ledger.beat()
-
-    def _reap(self) -> None:
-        while True:
-            try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-            except ChildProcessError:
-                return
-            if not pid:
-                return
-            if self._attempt is not None and pid == self._attempt.pid:
-                self._attempt.reaped(status)
-
-    def _end_attempt(self, attempt: attempts.Attempt, grace: float) -> tuple[int, ...]:
-        """End an attempt. Our own engine's process is asked alone: its workers must live to finish the batch."""
-        if self.job.engine == "command" or attempt.main is None:
-            return self._end_all(grace)
-        processes.send(attempt.main, signal.SIGTERM)
-        until = time.monotonic() + grace
-        while attempt.code is None and time.monotonic() < until:
-            self._tick()
-            time.sleep(TICK / 4)
-        return self._end_all(LEFTOVER_GRACE if attempt.code is not None else 0.0)
-
-    def _end_all(self, grace: float) -> tuple[int, ...]:
-        left = processes.end(self._leftovers, grace=grace, tick=self._tick)
-        self._reap()
-        return left
-
-    def _tick(self) -> None:
-        self._reap()
-        if self._attempt is not None:
-            for event in self._attempt.pump():
-                self.ledger.hear(event)
-        self.ledger.beat()
-
-    def _leftovers(self) -> list[processes.Process]:
-        """Give all that the run has started: what descends from us, and what carries its marks."""
-        own = {process.pid: process for process in processes.started_by(os.getpid())}
-        return list({**own, **{process.pid: process for process in processes.of_run(self.run)}}.values())
 
     def _exit(self, result: Result) -> Exit:
         failure = result.failure
@@ -328,14 +273,3 @@ def _secrets(run: Run) -> dict[str, str]:
         return {}
     Path(run.secrets).unlink()
     return {str(name): str(value) for name, value in secrets.items()}
-
-
-def _wish(run: Run) -> float | None:
-    """Give the grace that the stop file grants, None when nobody wished for the end."""
-    try:
-        data = json.loads(Path(run.stop).read_bytes())
-        return max(0.0, float(data["grace"]))
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, KeyError, TypeError):
-        return GRACE  # the wish stands, whatever the file holds

@@ -126,6 +126,8 @@ class Lab:
         """End whatever the test has left running; gives who that was."""
         left = []
         for run in runs.folders(self.workdir):
+            if runs.look(run).exit is not None:
+                self.ended(run)  # its supervisor is about to be gone
             state = runs.look(run).state
             if state is not None and runs.owned(state):
                 supervisor = processes.read(state.pid)

@@ -4,17 +4,15 @@ import json
 import os
 import signal
 import time
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from pathlib import Path, PurePosixPath
+from typing import Any
 
 import pytest
 
-from remote import processes, runs
+from remote import household, processes, runs
+from remote.paths import Run
 from remote.schema import Retry, Samples
 from tests.running import Lab, until
-
-if TYPE_CHECKING:
-    from remote.paths import Run
 
 # Each attempt appends a line to this file: a script can tell how often it was started.
 COUNT = "echo x >> ../../../count; n=$(wc -l < ../../../count)"
@@ -132,3 +130,14 @@ def test_the_state_beats(lab: Lab) -> None:
     until(lambda: lab.state(run).heartbeat > first)
     assert time.monotonic() - began < 5.5
     lab.stop(run.id)
+
+
+@pytest.mark.parametrize(
+    ("data", "grace"),
+    [(b'{"grace": 3}', 3.0), (b'{"grace": -5}', 0.0), (b"", 20.0), (b"[]", 20.0), (b'{"grace": "x"}', 20.0), (b"\xff", 20.0)],
+)  # fmt: skip
+def test_a_wish_stands_whatever_the_file_holds(tmp_path: Path, data: bytes, grace: float) -> None:
+    run = Run(PurePosixPath(tmp_path))
+    assert household.wish(run) is None
+    Path(run.stop).write_bytes(data)
+    assert household.wish(run) == grace

@@ -152,10 +152,18 @@ def test_patience_ends_with_a_way_to_come_back() -> None:
     assert "--run r" in caught.value.remedy
 
 
-def test_our_own_fault_is_no_reason_to_try_again() -> None:
-    place = script(PayloadCrashed("bug"))
+def test_our_own_fault_is_soon_given_up() -> None:
+    place = script(*[PayloadCrashed("bug")] * 3)
     with pytest.raises(PayloadCrashed):
         watch(place, Seen())
+    assert len(place.asked) == 3
+
+
+def test_a_reading_that_was_killed_is_begun_again_as_long_as_it_comes_further() -> None:
+    crash = PayloadCrashed("`read` ended with exit code 137")
+    place, seen = script(*[[data(at, b"x"), crash] for at in range(9)], [END]), Seen()
+    assert watch(place, seen) is not None
+    assert seen.log == b"x" * 9
 
 
 def test_a_run_that_is_not_there_is_an_error_of_the_user() -> None:
