@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
-KEPT_LOG = 4 << 20  # bytes of an attempt's log that are classified: its first half and its last
+KEPT_LOG = 2 << 20  # bytes of an attempt's log that are classified: its first half and its last
 LINE_ENDS = re.compile(rb"[\r\n]")
 _LIBC = ctypes.CDLL(None, use_errno=True)
 

@@ -1,11 +1,13 @@
 """From the log of a failed attempt to what failed: a pure function of the text, the exit code and a few facts.
 
 The earliest root line decides; lines at warning level only when no other line does; cascades only when there is no
-root at all; advice lines never. Without any known line the exit code speaks. Both sides may import this.
+root at all; advice lines never. Without any known line the exit code speaks, and the last line is quoted. Both sides
+may import this.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import signal
 from dataclasses import dataclass
@@ -60,7 +62,7 @@ def classify(
         row, line = found
         kind = row.if_reaped if reaped and row.if_reaped else row.kind
         return Failure(kind=kind, cause=row.cause, root_line=line, advice=row.advice, budget=row.budget, then=row.then)
-    return _by_code(code, empty=not log.strip())
+    return dataclasses.replace(_by_code(code, empty=not log.strip()), root_line=_last_line(log))
 
 
 def _decisive(log: str, *, progressed: bool, rows: Sequence[Row]) -> tuple[Row, str] | None:
@@ -123,6 +125,12 @@ def _by_code(code: int, *, empty: bool) -> Failure:
     if empty:
         return Failure(kind="transient", cause="no-output", advice="The attempt ended without a word.", budget=1)
     return Failure(kind="unknown", cause="unknown", advice="Nothing in the log is known; its end says what happened.")
+
+
+def _last_line(log: str) -> str | None:
+    """Give what was said last: the best word there is on a failure that nobody knows."""
+    end = log[-2 * LONGEST :].rstrip()
+    return re.split(r"[\r\n]", end)[-1][:LONGEST].strip() or None
 
 
 def _signal_name(number: int) -> str:

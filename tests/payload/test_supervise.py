@@ -134,7 +134,8 @@ def test_the_state_beats(lab: Lab) -> None:
 
 @pytest.mark.parametrize(
     ("data", "grace"),
-    [(b'{"grace": 3}', 3.0), (b'{"grace": -5}', 0.0), (b"", 20.0), (b"[]", 20.0), (b'{"grace": "x"}', 20.0), (b"\xff", 20.0)],
+    [(b'{"grace": 3}', 3.0), (b'{"grace": -5}', 0.0), (b"", 20.0), (b"[]", 20.0),
+     (b'{"grace": "x"}', 20.0), (b"\xff", 20.0)],
 )  # fmt: skip
 def test_a_wish_stands_whatever_the_file_holds(tmp_path: Path, data: bytes, grace: float) -> None:
     run = Run(PurePosixPath(tmp_path))

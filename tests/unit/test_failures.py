@@ -148,7 +148,12 @@ def test_taken_memory_is_transient_when_leftovers_were_ended() -> None:
 )
 def test_without_a_known_text_the_exit_code_speaks(code: int, log: str, kind: str, cause: str) -> None:
     failure = classify(log, code)
-    assert (failure.kind, failure.cause, failure.root_line) == (kind, cause, None)
+    assert (failure.kind, failure.cause, failure.root_line) == (kind, cause, log or None)
+
+
+@pytest.mark.parametrize("log", ["first\n\nlast words\n\n", "10%\r20%\rlast words\r\n", "x" * 9000 + "\nlast words"])
+def test_an_unknown_failure_quotes_what_was_said_last(log: str) -> None:
+    assert classify(log, 1).root_line == "last words"
 
 
 def test_a_kill_for_memory_is_told_whatever_the_log_says() -> None:
