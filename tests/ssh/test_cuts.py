@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tests.ssh.servers import Server
 
 ECHO = Command(("echo", "here"))
-SLEEP = Command(("sleep", "2"))
+SLEEP = Command(("sleep", "6"))
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ def test_a_stalled_link_is_left_at_the_deadline(link: SshLink, proxy: Proxy) -> 
     begun = time.monotonic()
     with pytest.raises(LinkLost, match=r"within 0\.5 s"):
         link.run(ECHO, deadline=0.5)
-    assert time.monotonic() - begun < 2.5
+    assert time.monotonic() - begun < 5
     proxy.resume()
     assert link.run(ECHO).stdout == b"here\n"
 
@@ -92,7 +92,7 @@ def test_a_stalled_link_is_noticed_long_before_a_long_deadline(
     begun = time.monotonic()
     with pytest.raises(LinkLost, match=r"has not answered for 0\.3 s"):
         link.run(SLEEP, deadline=600)
-    assert time.monotonic() - begun < 1.9
+    assert time.monotonic() - begun < 5
     staller.join()
 
 
@@ -102,12 +102,12 @@ def test_a_stalled_upload_is_left_too(link: SshLink, proxy: Proxy) -> None:
     begun = time.monotonic()
     with pytest.raises(LinkLost):
         link.run(Command(("cat",)), stdin=b"x" * 2**24, deadline=0.5)
-    assert time.monotonic() - begun < 2.5
+    assert time.monotonic() - begun < 5
     proxy.resume()
 
 
 def test_a_stream_that_is_cut_is_lost_not_ended(link: SshLink, proxy: Proxy) -> None:
-    with link.stream(Command(("sh", "-c", "echo first; exec sleep 2"))) as stream:
+    with link.stream(Command(("sh", "-c", "echo first; exec sleep 6"))) as stream:
         assert stream.read(10) == b"first\n"
         proxy.cut()
         with pytest.raises(LinkLost, match="broke"):

@@ -80,13 +80,13 @@ def test_hostile_words_arrive_as_they_are(link: Link, word: str) -> None:
 def test_a_deadline_is_kept(link: Link) -> None:
     begun = time.monotonic()
     with pytest.raises(LinkLost, match=r"deadline|within 0\.4"):
-        link.run(sh("echo started; exec sleep 2"), deadline=0.4)
-    assert time.monotonic() - begun < 1.9
+        link.run(sh("echo started; exec sleep 6"), deadline=0.4)
+    assert time.monotonic() - begun < 5
 
 
 def test_the_link_works_again_after_a_deadline(link: Link) -> None:
     with pytest.raises(LinkLost):
-        link.run(sh("exec sleep 2"), deadline=0.3)
+        link.run(sh("exec sleep 6"), deadline=0.3)
     assert link.run(sh("echo again")).stdout == b"again\n"
 
 
@@ -133,7 +133,7 @@ def test_much_on_stderr_does_not_hold_a_stream_up(link: Link) -> None:
 
 
 def test_a_silent_stream_is_lost_after_the_timeout(link: Link) -> None:
-    with link.stream(sh("exec sleep 2")) as stream, pytest.raises(LinkLost, match=r"nothing came for 0\.2 s"):
+    with link.stream(sh("exec sleep 6")) as stream, pytest.raises(LinkLost, match=r"nothing came for 0\.2 s"):
         stream.read(0.2)
 
 
@@ -150,7 +150,7 @@ def test_closing_a_stream_ends_the_commands_pipe(link: Link, tmp_path: Path) -> 
 
 
 def test_streams_and_commands_do_not_wait_for_each_other(link: Link) -> None:
-    with link.stream(sh("echo first; exec sleep 2")) as stream:
+    with link.stream(sh("echo first; exec sleep 6")) as stream:
         assert stream.read(10) == b"first\n"
         assert link.run(sh("echo beside")).stdout == b"beside\n"
 
