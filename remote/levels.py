@@ -16,13 +16,15 @@ if TYPE_CHECKING:
     from remote.schema import Job
 
 
-def after_imports(job: Job, *, patched: bool, usd_per_hour: float | None = None) -> tuple[Check, ...]:
-    """Give both levels' checks; `inputs` only where `contract` does not fail."""
+def after_imports(
+    job: Job, *, patched: bool, until: str | None = None, usd_per_hour: float | None = None
+) -> tuple[Check, ...]:
+    """Give both levels' checks; `inputs` only where `contract` does not fail and is not the last one wanted."""
     distributions = installed()
     first = _guarded(
         "contract", lambda: contract.check(job, gate_of(job), distributions=distributions, patched=patched)
     )
-    if first.status == "fail":
+    if first.status == "fail" or until == first.id:
         return (first,)
     return first, _guarded("inputs", lambda: inputs.check(job, usd_per_hour=usd_per_hour))
 

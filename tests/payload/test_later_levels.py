@@ -17,6 +17,11 @@ def test_both_levels_answer_in_order(tmp_path: Path) -> None:
     assert [(check.id, check.status) for check in checks] == [("contract", "pass"), ("inputs", "pass")]
 
 
+def test_nothing_is_looked_at_behind_the_last_level_wanted(tmp_path: Path) -> None:
+    checks = levels.after_imports(_job(tmp_path), patched=False, until="contract")
+    assert [check.id for check in checks] == ["contract"]
+
+
 def test_inputs_are_not_looked_at_when_the_contract_is_broken(tmp_path: Path) -> None:
     checks = levels.after_imports(_job(tmp_path, model=str(tmp_path)), patched=False)
     assert [(check.id, check.status) for check in checks] == [("contract", "fail")]
