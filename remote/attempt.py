@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from remote.schema import Job
     from remote.tokens import Tokens
 
+TOLD_EVERY = 5000
 DONE, UNUSABLE, SOME_FAILED, STOPPED = 0, 2, 10, 128 + signal.SIGTERM
 
 
@@ -133,7 +134,11 @@ class Attempt:
 
     def _plan(self) -> list[Tokens]:
         """Tokenise the dataset and hold it against the output folder, all before the costly load."""
-        samples = list(tokens.tokenise(self._job, self._engine.longest))
+        samples: list[Tokens] = []
+        for sample in tokens.tokenise(self._job, self._engine.longest):
+            samples.append(sample)
+            if len(samples) % TOLD_EVERY == 0:  # the log shows life through a long dataset
+                _say(f"{len(samples)} samples tokenised")
         sound = [sample for sample in samples if sample.problem is None]
         found = outputs.find_missing(self._output, sound, self._job.layers)
         self._total, self._done, self._tokens = len(samples), found.done, found.tokens_done
