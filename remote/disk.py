@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import tempfile
 from pathlib import Path
 
@@ -20,10 +21,15 @@ def disk(path: str) -> Disk:
         nearest=str(nearest),
         total=room.f_blocks * room.f_frsize,
         free=room.f_bavail * room.f_frsize,
-        inodes_free=room.f_favail,
+        inodes_free=room.f_favail if room.f_files else sys.maxsize,  # some file systems (btrfs) have no such limit
         writable=_writable(nearest),
-        exists=target.exists(),
+        exists=exists(path),
     )
+
+
+def exists(path: str) -> bool:
+    """Tell whether a path is there for us; what may not be looked at is not."""
+    return os.path.exists(Path(path).expanduser())  # noqa: PTH110 - unlike Path.exists, it never raises
 
 
 def shm_free() -> int:

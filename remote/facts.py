@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from remote.packages import Installed
     from remote.schema import Disk, FactsRequest, Job
 
+_SYSTEMD = "/run/systemd/system"  # there where systemd is what booted
 _LOGIND_CONF = ("/etc/systemd/logind.conf", "/run/systemd/logind.conf", "/usr/lib/systemd/logind.conf")
 _KILL = re.compile(r"^\s*KillUserProcesses\s*=\s*(\w+)", re.MULTILINE)
 
@@ -54,13 +55,13 @@ def answer(request: FactsRequest) -> HostFacts:
     )
 
 
-def kill_user_processes() -> bool | None:
+def kill_user_processes(*, systemd: str = _SYSTEMD, files: tuple[str, ...] = _LOGIND_CONF) -> bool | None:
     """Tell whether logind ends a user's processes at logout; None where there is no systemd, or nobody says."""
-    if not Path("/run/systemd/system").is_dir():
+    if not Path(systemd).is_dir():
         return None
     said = commands.run(["loginctl", "show-session", "--property=KillUserProcesses"], limit=3)
     texts = [said.out] if said.code == 0 else []
-    texts += [_text(file) for name in _LOGIND_CONF for file in _drop_ins_first(name)]
+    texts += [_text(file) for name in files for file in _drop_ins_first(name)]
     values = [found[-1] for text in texts if (found := _KILL.findall(text))]
     return values[0].lower() in {"yes", "true", "1", "on"} if values else None
 
@@ -97,7 +98,7 @@ def _disks(job: Job | None) -> dict[str, Disk]:
 
 def _exists(path: str) -> bool | None:
     """Tell whether a path of the job is there; None for a name that is no path (a model of the hub)."""
-    return Path(path).expanduser().exists() if path.startswith(("/", "~/", "./", "../")) else None
+    return disk.exists(path) if path.startswith(("/", "~/", "./", "../")) else None
 
 
 def _source(found: Installed, path: str) -> SourceFile:
@@ -133,8 +134,9 @@ def _fingerprint(
 def _model(path: str) -> list[object]:
     """Give the hash of config.json, and the names and sizes of a model folder's files."""
     folder = Path(path).expanduser()
-    if not folder.is_dir():
-        return [path]
     config = folder / "config.json"
-    digest = hashlib.sha256(config.read_bytes()).hexdigest() if config.is_file() else None
-    return [digest, sorted([entry.name, entry.stat().st_size] for entry in folder.iterdir() if entry.is_file())]
+    try:
+        digest = hashlib.sha256(config.read_bytes()).hexdigest() if config.is_file() else None
+        return [digest, sorted([entry.name, entry.stat().st_size] for entry in folder.iterdir() if entry.is_file())]
+    except (OSError, ValueError):  # a name of the hub, nothing there yet, or nothing that we may read
+        return [path]

@@ -138,9 +138,16 @@ def _named(found: importlib.metadata.Distribution) -> tuple[str, str]:
 
 
 def _record(found: importlib.metadata.Distribution) -> bytes:
-    record = found.read_text("RECORD") or found.read_text("installed-files.txt") or found.read_text("SOURCES.txt") or ""
-    direct = found.read_text("direct_url.json") or ""
+    record = _read(found, "RECORD") or _read(found, "installed-files.txt") or _read(found, "SOURCES.txt")
+    direct = _read(found, "direct_url.json")
     return "".join([record, direct, *_editable_stamps(direct)]).encode()
+
+
+def _read(found: importlib.metadata.Distribution, name: str) -> str:
+    try:
+        return found.read_text(name) or ""
+    except (OSError, UnicodeDecodeError):
+        return ""
 
 
 def _editable_stamps(direct: str) -> Iterator[str]:
@@ -148,18 +155,24 @@ def _editable_stamps(direct: str) -> Iterator[str]:
         document = json.loads(direct or "{}")
     except ValueError:
         return
-    if document.get("dir_info", {}).get("editable"):
+    if isinstance(document, dict) and document.get("dir_info", {}).get("editable"):
         yield from _stamps(Path(urlsplit(document.get("url", "")).path))
 
 
 def _stamps(root: Path) -> Iterator[str]:
     if root.is_file():
-        found = root.stat()
-        yield f"{root.name} {found.st_size} {found.st_mtime_ns}\n"
+        yield _stamp(root, root.name)
         return
     for folder, inner, files in os.walk(root):
         inner[:] = sorted(name for name in inner if not name.startswith(".") and name != "__pycache__")
         for name in sorted(name for name in files if name.endswith((".py", ".so"))):
             path = Path(folder, name)
-            found = path.stat()
-            yield f"{path.relative_to(root)} {found.st_size} {found.st_mtime_ns}\n"
+            yield _stamp(path, str(path.relative_to(root)))
+
+
+def _stamp(path: Path, name: str) -> str:
+    try:
+        found = path.stat()
+    except OSError:  # a link to nowhere
+        return f"{name} -\n"
+    return f"{name} {found.st_size} {found.st_mtime_ns}\n"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from remote import disk, schema
+from remote.facts import kill_user_processes
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -156,6 +157,43 @@ def test_a_damaged_distribution_harms_nobody(stage: Stage, metadata: str) -> Non
     distribution(stage, "good", "1.0")
     stage.write({"bad-1.0.dist-info/METADATA": metadata})
     assert ask(stage).distributions["good"] == "1.0"
+
+
+def test_what_cannot_be_read_is_no_crash(whole: Stage) -> None:
+    (whole.site / "pkg" / "nowhere.py").symlink_to("/nonexistent/x.py")
+    distribution(whole, "odd", "1.0")
+    (whole.site / "odd-1.0.dist-info" / "RECORD").write_bytes(b"\xff\xfe\x00")
+    whole.write({"odd-1.0.dist-info/direct_url.json": "[]"})
+    facts = ask(whole, "pkg/nowhere.py", gate=schema.GateSpec(modules=("pkg.a",)), model="/proc/1/root/none")
+    assert facts.sources[0].text is None
+    assert facts.distributions["odd"] == "1.0"
+
+
+@pytest.mark.parametrize(
+    ("texts", "answer"),
+    [
+        ({}, None),
+        ({"logind.conf": "[Login]\n#KillUserProcesses=yes\n"}, None),
+        ({"logind.conf": "[Login]\nKillUserProcesses=yes\n"}, True),
+        ({"logind.conf": "KillUserProcesses = no"}, False),
+        ({"logind.conf": "KillUserProcesses=yes", "logind.conf.d/50-x.conf": "KillUserProcesses=no"}, False),
+        ({"logind.conf.d/10-a.conf": "KillUserProcesses=no", "logind.conf.d/20-b.conf": "KillUserProcesses=yes"}, True),
+    ],
+)
+def test_logind_says_whether_jobs_outlive_the_session(tmp_path: Path, texts: dict[str, str], answer: object) -> None:
+    for name, text in texts.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    program = tmp_path / "bin" / "loginctl"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\nexit 1\n")
+    program.chmod(0o755)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+        assert kill_user_processes(systemd=str(tmp_path), files=(str(tmp_path / "logind.conf"),)) is answer
+        program.write_text("#!/bin/sh\necho KillUserProcesses=yes\n")
+        assert kill_user_processes(systemd=str(tmp_path), files=()) is True
+    assert kill_user_processes(systemd="/nonexistent/systemd") is None
 
 
 def test_a_session_of_someone_elses_pythonpath_is_not_the_jobs(stage: Stage, tmp_path: Path) -> None:
