@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     import os
 
 TEXT_KEYS = ("text_config", "llm_config", "language_config")  # the names that wrappers give to the text model's part
+STATED = ("default", "su", "longrope", "llama3", "mrope")  # kinds of rope whose stated length is the stretched one
 DTYPE_SIZES = {"float32": 4, "float16": 2, "bfloat16": 2, "float64": 8}
 
 
@@ -113,9 +114,10 @@ def _positions(text: dict[str, Any], stated: int | None) -> int | None:
     if stated is None or not isinstance(scaling, dict):
         return stated
     original, factor = scaling.get("original_max_position_embeddings"), scaling.get("factor")
-    if type(original) is int and isinstance(factor, int | float):
-        return max(stated, int(original * factor))
-    return stated
+    kind = scaling.get("rope_type") or scaling.get("type")
+    if kind in STATED or not isinstance(factor, int | float):
+        return stated
+    return max(stated, int((original if type(original) is int else stated) * factor))
 
 
 def _remote_code(auto_map: Any) -> tuple[str, ...]:
