@@ -162,7 +162,8 @@ def _fallback(target: str, ssh_config: str | None) -> Resolved:
     """Read ssh_config by Paramiko's own parser, which knows less of it."""
     file = Path(ssh_config) if ssh_config else Path("~/.ssh/config").expanduser()
     config = paramiko.SSHConfig()
-    if ssh_config != "none" and file.exists():
+    read = ssh_config != "none" and file.exists()
+    if read:
         try:
             config = paramiko.SSHConfig.from_path(str(file))
         except paramiko.SSHException as error:
@@ -178,5 +179,5 @@ def _fallback(target: str, ssh_config: str | None) -> Resolved:
         jumps=_jumps(found.get("proxyjump", "")),
         known_hosts=(folder / "known_hosts", Path("/etc/ssh/ssh_known_hosts")),
         proxy_command=found.get("proxycommand"),
-        note=UNHEARD,
+        note=UNHEARD if read else None,
     )

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import asyncssh
 
@@ -42,6 +42,18 @@ def running(folder: Path) -> Iterator[Server]:
         loop.close()
 
 
+class _Door(asyncssh.SSHServer):
+    """Keeps count of connections, so that the end of the server is theirs too."""
+
+    open: ClassVar[set[asyncssh.SSHServerConnection]] = set()
+
+    def connection_made(self, conn: asyncssh.SSHServerConnection) -> None:
+        self.open.add(conn)
+
+    def connection_requested(self, dest_host: str, dest_port: int, orig_host: str, orig_port: int) -> bool:  # noqa: ARG002
+        return True  # it is a jump host too
+
+
 async def _listen(folder: Path, home: Path) -> asyncssh.SSHAcceptor:
     async def serve(process: asyncssh.SSHServerProcess[bytes]) -> None:
         await _serve(process, home)
@@ -49,6 +61,7 @@ async def _listen(folder: Path, home: Path) -> asyncssh.SSHAcceptor:
     return await asyncssh.listen(
         "127.0.0.1",
         0,
+        server_factory=_Door,
         server_host_keys=[str(folder / "host_key")],
         authorized_client_keys=str(folder / "user_key.pub"),
         process_factory=serve,
@@ -95,6 +108,10 @@ def _hang_up(child: Any) -> None:
 async def _end(listener: asyncssh.SSHAcceptor) -> None:
     listener.close()
     await listener.wait_closed()
+    for connection in _Door.open:
+        connection.abort()
+        await connection.wait_closed()
+    _Door.open.clear()
     tasks = asyncio.all_tasks() - {asyncio.current_task()}
     for task in tasks:
         task.cancel()

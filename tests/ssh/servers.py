@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 import pwd
+import shutil
 import socket
 import subprocess
 from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+import asyncssh
+import pytest
 
 from local.links.settings import SshSettings
 from local.links.ssh import SshLink, open_link
@@ -16,11 +20,20 @@ from local.links.ssh import SshLink, open_link
 if TYPE_CHECKING:
     from pathlib import Path
 
+needs_openssh = pytest.mark.skipif(
+    not (shutil.which("ssh") and shutil.which("ssh-keygen")), reason="the OpenSSH client is not installed"
+)
 USER = pwd.getpwuid(os.geteuid()).pw_name
 
 
 def make_key(path: Path, kind: str = "ed25519") -> Path:
     """Make a key pair without passphrase."""
+    if shutil.which("ssh-keygen") is None:
+        made = asyncssh.generate_private_key({"ed25519": "ssh-ed25519", "ecdsa": "ecdsa-sha2-nistp256"}[kind])
+        path.touch(0o600)
+        made.write_private_key(str(path))
+        made.write_public_key(f"{path}.pub")
+        return path
     subprocess.run(["ssh-keygen", "-q", "-t", kind, "-N", "", "-C", "test", "-f", path], check=True)
     return path
 

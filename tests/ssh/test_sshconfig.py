@@ -17,7 +17,7 @@ from local.links.base import Command
 from local.links.settings import SshSettings
 from local.links.ssh import open_link
 from local.links.sshconfig import hop, resolve
-from tests.ssh.servers import make_key
+from tests.ssh.servers import make_key, needs_openssh
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -40,6 +40,9 @@ Host gpu
 Host gate
   HostName 192.0.2.2
 """
+
+
+pytestmark = needs_openssh
 
 
 @pytest.fixture
