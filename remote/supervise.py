@@ -174,6 +174,9 @@ class Supervisor:
             signs.progressed(now)
             attempt.all_well()
         if attempt.grew() or told:
+            if signs.first is None and self.ledger.state.phase == "starting" and self.job.engine == "command":
+                # A script tells no phases: what it does first is told for it.
+                self.ledger.hear({"event": "phase", "phase": "loading" if self.job.progress else "extracting"})
             signs.said(now)
 
     def _judge(self, attempt: attempts.Attempt, hang: str, *, progressed: bool, reaped: bool) -> Result:

@@ -142,3 +142,12 @@ def test_a_wish_stands_whatever_the_file_holds(tmp_path: Path, data: bytes, grac
     assert household.wish(run) is None
     Path(run.stop).write_bytes(data)
     assert household.wish(run) == grace
+
+
+@pytest.mark.parametrize(("progress", "phase"), [(None, "extracting"), (r"done (\d+)", "loading")])
+def test_a_script_that_tells_nothing_has_a_phase_all_the_same(lab: Lab, progress: str | None, phase: str) -> None:
+    run = lab.start("echo up; sleep 60", progress=progress)
+    until(lambda: lab.state(run).phase == phase)
+    assert [event["phase"] for event in events(run, "phase")] == [phase]
+    lab.stop(run.id)
+    lab.ended(run)

@@ -148,7 +148,7 @@ def test_patience_ends_while_the_run_goes_on(lab: Lab, proxy: Proxy) -> None:
     assert run.id in caught.value.remedy
     proxy.cut()
     proxy.resume()
-    assert lab.state(run).phase == "starting"
+    assert lab.state(run).phase == "loading"
     assert processes.of_run(run)
     lab.host.link.reconnect()
     assert lab.stop(run.id).outcome == "stopped"
