@@ -71,7 +71,7 @@ def _headline(host: str, check: Check) -> Text:
 
 def _finding(console: Console, finding: Finding, indent: int) -> Iterator[Text]:
     severity = clean(finding.severity)
-    head = Text(severity, SEVERITIES.get(severity, "bold")).append(f"[{clean(finding.rule)}]", "bold")
+    head = Text().append(severity, SEVERITIES.get(severity, "bold")).append(f"[{clean(finding.rule)}]", "bold")
     yield from _laid(console, head.append(f": {clean(finding.message)}", "bold"), indent, hang=2)
     width = len(str(finding.line)) if finding.line is not None else 1
     for line, whole in _body(finding, width):
@@ -136,7 +136,7 @@ def _fix(fix: str, width: int) -> Iterator[Text]:
 
 
 def _gutter(number: str, width: int) -> Text:
-    return Text(f"{number:>{width}} | ", GUTTER)
+    return Text().append(f"{number:>{width}} | ", GUTTER)
 
 
 def _note(width: int, label: str) -> Text:
@@ -144,7 +144,7 @@ def _note(width: int, label: str) -> Text:
 
 
 def _prefix(host: str) -> Text:
-    return Text(f"{clean(host)}  ", "bold magenta") if host else Text()
+    return Text().append(f"{clean(host)}  ", "bold magenta") if host else Text()
 
 
 def _seconds(check: Check) -> str:
