@@ -39,15 +39,14 @@ def _layers(job: Job, config: ModelConfig, file: str) -> Iterator[Finding]:
 def _width(job: Job, config: ModelConfig, file: str) -> Iterator[Finding]:
     """Say what a tensor-parallel width does not divide, as vLLM asserts it while it builds the model."""
     width = job.tensor_parallel
-    parts = [("attention heads", config.heads), ("the feed-forward width", config.intermediate)]
-    if config.experts:
-        parts.append(("the experts' width", config.moe_intermediate))
-    for what, size in parts:
-        if size is not None and size % width:
-            message = (
-                f"tensor_parallel {width} does not divide {what} ({size}): vLLM refuses while it builds the model."
-            )
-            yield Finding(rule="tensor-parallel", file=file, message=message)
+    if config.heads is not None and config.heads % width:
+        message = f"tensor_parallel {width} does not divide the {config.heads} attention heads: vLLM refuses."
+        yield Finding(rule="tensor-parallel", file=file, message=message)
+    experts = config.moe_intermediate if config.experts else None
+    for what, size in (("the feed-forward width", config.intermediate), ("the experts' width", experts)):
+        if size is not None and size % width:  # a warning: not every model that states a width has layers of it
+            message = f"tensor_parallel {width} does not divide {what} ({size}): vLLM refuses where a layer has it."
+            yield Finding(rule="tensor-parallel", file=file, severity="warning", message=message)
     heads = config.kv_heads
     if heads is not None and not config.mla and heads % width and width % heads:
         message = f"tensor_parallel {width} neither divides the {heads} key and value heads nor is a multiple of them."

@@ -16,7 +16,7 @@ from remote import model_config, safetensors_header
 from remote.model_config import ConfigError, ModelConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from remote.safetensors_header import Header
 
@@ -63,7 +63,7 @@ class ModelFolder:
         return sum(stat.size for name, stat in self.files.items() if name.endswith(suffixes))
 
 
-def read(folder: str | os.PathLike[str], *, pause: float = LOOK_AGAIN) -> ModelFolder:
+def read(folder: str | os.PathLike[str], *, wait: Callable[[float], object] = time.sleep) -> ModelFolder:
     """Gather the facts of a folder; what cannot be read is in them as an error."""
     path = Path(folder)
     if not path.is_dir():
@@ -87,7 +87,7 @@ def read(folder: str | os.PathLike[str], *, pause: float = LOOK_AGAIN) -> ModelF
         config_line=config_line,
         files=first,
         partial=tuple(sorted(_partial(path))),
-        growing=_growing(path, first, pause),
+        growing=_growing(path, first, wait),
         index=index,
         index_total=total,
         index_error=index_error,
@@ -147,11 +147,11 @@ def _rsync_temporary(name: str) -> bool:
     return name.startswith(".") and len(ending) == RSYNC_ENDING and ending.isalnum() and "." in stem[1:]
 
 
-def _growing(folder: Path, first: dict[str, Stat], pause: float) -> tuple[str, ...]:
+def _growing(folder: Path, first: dict[str, Stat], wait: Callable[[float], object]) -> tuple[str, ...]:
     """Look a second time where a file was written just now."""
     if not any(abs(time.time() - stat.changed) < YOUNG for stat in first.values()):
         return ()
-    time.sleep(pause)
+    wait(LOOK_AGAIN)
     second = _stats(folder)
     return tuple(sorted(name for name in second if name not in first or second[name].size != first[name].size))
 

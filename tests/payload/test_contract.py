@@ -389,6 +389,22 @@ def test_numbers_that_do_not_fit(changes: dict[str, object], rules: list[str]) -
     assert [finding.rule for finding in found] == rules
 
 
+@pytest.mark.parametrize(
+    ("scaling", "limit"),
+    [
+        (None, 4096),
+        ({"type": "linear", "factor": 4.0}, 16384),
+        ({"rope_type": "yarn", "factor": 64.0, "original_max_position_embeddings": 1024}, 65536),
+        ({"rope_type": "llama3", "factor": 8.0, "original_max_position_embeddings": 8192}, 4096),
+        ({"rope_type": "default"}, 4096),
+        ("nonsense", 4096),
+    ],
+)
+def test_positions_of_a_stretched_rope(scaling: object, limit: int) -> None:
+    config = model_config.parse({"max_position_embeddings": 4096, "rope_scaling": scaling})
+    assert config.max_positions == limit
+
+
 @pytest.mark.parametrize(("heads", "width", "fits"), [(8, 4, True), (2, 8, True), (8, 8, True), (6, 4, False)])
 def test_key_and_value_heads_are_divided_or_copied(heads: int, width: int, fits: bool) -> None:  # noqa: FBT001
     config = model_config.parse({"num_hidden_layers": 2, "num_attention_heads": 24, "num_key_value_heads": heads})
