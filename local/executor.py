@@ -22,7 +22,7 @@ from local import errors, folders, inventory, targets
 from local.screen import Screen
 from local.session import Interrupted, Session
 from local.steps import OnHosts, OnLaptop
-from local.summary import print_error, print_summary
+from local.summary import print_error, print_summary, print_way_back
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -199,20 +199,10 @@ def _leave(threads: list[Pipeline], screen: Screen) -> None:
         thread.ended.wait(max(0.0, until - time.monotonic()))
     screen.console.show_cursor(show=True)
     for thread in threads:
-        _say_how_to_come_back(screen, thread.session)
-
-
-def _say_how_to_come_back(screen: Screen, session: Session) -> None:
-    session.code = INTERRUPTED
-    session.word = f"{session.word}, not watched" if session.run else "interrupted"
-    if session.run:
-        screen.console.print(
-            f"\n[bold]{session.name}[/]: the run {session.run} goes on. To watch it again:\n"
-            f"    fab -H {session.name} logs --follow --run {session.run}",
-            soft_wrap=True,
-        )
-    else:
-        screen.console.print(f"\n[bold]{session.name}[/]: interrupted; no run was started there by this command.")
+        session = thread.session
+        session.code = INTERRUPTED
+        session.word = f"{session.word}, not watched" if session.run else "interrupted"
+        print_way_back(screen.console, session.name, session.run)
 
 
 def _crashed(screen: Screen, where: str) -> int:

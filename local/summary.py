@@ -35,6 +35,16 @@ def print_error(
         console.print(f"       {escape(mask(error.remedy, secrets))}", style="dim", soft_wrap=True)
 
 
+def print_way_back(console: Console, host: str, run: str | None) -> None:
+    """Say, after Ctrl-C, what goes on and how to watch it again."""
+    console.print()
+    if run is None:
+        console.print(f"[bold]{escape(host)}[/]: interrupted; no run was started there by this command.")
+        return
+    console.print(f"[bold]{escape(host)}[/]: the run {escape(run)} goes on. To watch it again:", soft_wrap=True)
+    console.print(f"    fab -H {escape(host)} logs --follow --run {escape(run)}", soft_wrap=True)
+
+
 def print_summary(console: Console, sessions: Sequence[Session]) -> None:
     """Show every host: its steps, how it stands, how long it took, its exit code."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)

@@ -20,7 +20,7 @@ from local.demo import host, material
 from local.demo.place import here, write
 from local.errors import GateRefused, PrudentError, UsageError
 from local.session import Session
-from local.summary import duration, size
+from local.summary import duration, print_way_back, size
 from local.tasks import gate, run
 from remote import wire
 from remote.schema import Verdict
@@ -79,6 +79,9 @@ def demo(screen: Screen, *, svg: str | None = None, fresh: bool = False) -> None
         _clear(session, place)
         extracting = time.monotonic()
         run.extract(session)
+    except KeyboardInterrupt:
+        print_way_back(console, session.name, session.run)
+        raise
     finally:
         session.let_go()
     _end(console, session, place, time.monotonic() - extracting, time.monotonic() - began)
@@ -164,7 +167,7 @@ def _end(console: Console, session: Session, place: Place, job: float, whole: fl
 
 def _picture(console: Console, file: Path) -> None:
     """Save what was shown; the picture names no font of a far server."""
-    picture = re.sub(r"@font-face\s*{.*?}", "", console.export_svg(title="make demo"), flags=re.DOTALL)
+    picture = re.sub(r"@font-face\s*{.*?}|<!--.*?-->", "", console.export_svg(title="make demo"), flags=re.DOTALL)
     try:
         file.write_text(picture, encoding="utf-8")
     except OSError as error:
