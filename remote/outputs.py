@@ -64,12 +64,14 @@ def find_missing(output: Output, wanted: Iterable[Tokens], layers: Sequence[int]
     for unfinished in Path(output.root).glob(".data_*.tmp"):  # of an attempt that was killed; this folder is ours
         unfinished.unlink()
     entries, sizes = read_manifest(output), sample_sizes(output)
+    # A file does not say which layers it holds: only in a folder of these layers is one without a line taken for ours.
+    ours = any(not layers or entry.layers == tuple(layers) for entry in entries.values())
     missing: list[Tokens] = []
     done = tokens_done = adopted = 0
     for sample in wanted:
         if stands(entries.get(sample.index), sample, sizes.get(sample.index), layers):
             pass
-        elif sample.index in sizes and sample.index not in entries and _adopt(output, sample, layers):
+        elif ours and sample.index in sizes and sample.index not in entries and _adopt(output, sample, layers):
             adopted += 1
         else:
             missing.append(sample)

@@ -94,3 +94,11 @@ def test_files_are_hashed_in_a_stream(tmp_path: Path) -> None:
 def test_tokens_and_mask_have_names_of_their_own() -> None:
     names = {digest(array("i", ids), mask) for ids, mask in (([1], b"\0"), ([1], b"\1"), ([2], b"\0"), ([], b"\0"))}
     assert len(names) == 4
+
+
+@pytest.mark.parametrize("lines", [[], [line(dataclasses.replace(ENTRY, index=4, layers=(2, 1)))]])
+def test_a_file_without_a_line_is_not_adopted_in_a_folder_of_other_layers(tmp_path: Path, lines: list[str]) -> None:
+    """The file itself does not say which layers it holds."""
+    found = outputs.find_missing(folder(tmp_path, *lines, files={"data_3.pt": 900}), [SAMPLE], (1, 2))
+    assert (found.samples, found.adopted) == ((SAMPLE,), 0)
+    assert len(outputs.read_manifest(Output(PurePosixPath(tmp_path)))) == len(lines)
