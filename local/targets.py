@@ -175,10 +175,19 @@ def _ssh(where: str, name: str, settings: Settings) -> SshSettings:
         identity_file=_laptop_path(settings.identity_file, f"{where}.identity_file"),
         jump=settings.jump,
         alias=settings.ssh,
-        ssh_config=_laptop_path(settings.ssh_config, f"{where}.ssh_config"),
+        ssh_config=_config(settings.ssh_config, f"{where}.ssh_config"),
         host_key=settings.host_key or "accept-new",
         **({"connect_timeout": timeout} if timeout else {}),
     )
+
+
+def _config(text: str | None, where: str) -> str | None:
+    """Give the ssh_config file to read; `none` is ssh's own word for no file at all."""
+    path = _laptop_path(text, where)
+    if path not in {None, "none"} and not Path(str(path)).is_file():
+        remedy = "Name a file that is there; the demo's is written by: fab demo.up"
+        raise UsageError(f"{path} does not exist", where=where, remedy=remedy)
+    return path
 
 
 def _laptop_path(text: str | None, where: str) -> str | None:

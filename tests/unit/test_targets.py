@@ -168,3 +168,13 @@ def test_a_variable_that_is_not_set_is_told(tmp_path: Path, monkeypatch: pytest.
     with pytest.raises(UsageError, match=r"hosts\.a\.identity_file") as caught:
         resolve(load(file), None, None, needs_job=False)
     assert "export NOWHERE" in caught.value.remedy
+
+
+def test_an_ssh_config_that_is_absent_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text(f'[hosts.a]\nssh_config = "{tmp_path}/absent"\n[hosts.b]\nssh_config = "none"\n', encoding="utf-8")
+    with pytest.raises(UsageError, match="absent does not exist") as caught:
+        resolve(load(file), "a", None, needs_job=False)
+    assert "demo.up" in caught.value.remedy
+    (target,) = resolve(load(file), "b", None, needs_job=False)
+    assert target.ssh.ssh_config == "none"
