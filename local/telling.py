@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from remote.schema import Check
 
 GIB = 2**30
+GB = 10**9
+MINUTE = 60
 
 
 def of_check(check: Check) -> str:
@@ -80,6 +82,42 @@ def _signature(facts: Mapping[str, Any]) -> Iterator[str]:
         yield f"{_count(facts['names'], 'name')} found"
 
 
+def _contract(facts: Mapping[str, Any]) -> Iterator[str]:
+    model, pair = _table(facts, "model"), _table(facts, "pair")
+    if model.get("class"):
+        yield " → ".join(str(name).rpartition(".")[2] for name in _named(model, "class", "captured", "layer"))
+    if pair:
+        yield f"a pair that is known to be {pair.get('known')}" if pair.get("known") != "unknown" else "an unknown pair"
+
+
+def _inputs(facts: Mapping[str, Any]) -> Iterator[str]:
+    output, lengths, times = _table(facts, "output"), _table(facts, "lengths"), _table(facts, "time")
+    if output:
+        samples = _count(output.get("samples", 0), "sample")
+        yield f"{samples} of {lengths.get('shortest')} to {lengths.get('longest')} tokens"
+        yield f"{output.get('size', 0) / GB:.2f} GB of {output.get('free', 0) / GB:.0f} free"
+    if isinstance(times.get("load"), int | float):
+        yield f"about {_minutes(times['load'])} to load"
+    if isinstance(times.get("extract"), int | float):
+        yield f"{_minutes(times['extract'])} to extract"
+    if isinstance(times.get("usd"), int | float):
+        yield f"${times['usd']:.2f}"
+
+
+def _named(model: Mapping[str, Any], *keys: str) -> Iterator[str]:
+    """Give the class, the part that is captured and its layers, where there is one of each."""
+    for key in keys:
+        told = model.get(key)
+        if isinstance(told, list) and told:
+            yield str(told[-1])
+        elif isinstance(told, str):
+            yield told
+
+
+def _minutes(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 2 * MINUTE else f"{seconds / MINUTE:.0f} min"
+
+
 def _table(facts: Mapping[str, Any], name: str) -> dict[str, Any]:
     told = facts.get(name)
     return told if isinstance(told, dict) else {}
@@ -93,4 +131,12 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-_TELLERS = {"reach": _reach, "host": _host, "patch": _patch, "import": _import, "signature": _signature}
+_TELLERS = {
+    "reach": _reach,
+    "host": _host,
+    "patch": _patch,
+    "import": _import,
+    "signature": _signature,
+    "contract": _contract,
+    "inputs": _inputs,
+}
