@@ -144,6 +144,7 @@ class Pipeline(threading.Thread):
 
     def _well(self, step: Step) -> bool:
         session, name = self.session, str(step.task.name)
+        before = session.word
         try:
             session.check_interrupt()
             session.values[name] = step.task.body(session, **step.options)
@@ -154,6 +155,8 @@ class Pipeline(threading.Thread):
         except Exception as error:  # noqa: BLE001 - one host's crash must not hide the others'
             session.check_interrupt()
             session.error, session.code = error, _crashed(self.screen, session.name)
+        if session.error is not None and session.word == before:
+            session.word = ""  # what an earlier step left says nothing of this failure
         session.steps.append((name, session.error is None))
         return session.error is None
 
