@@ -115,7 +115,7 @@ def _source(found: Installed, path: str) -> SourceFile:
 def _fingerprint(
     request: FactsRequest, found: Installed, environment: tuple[dict[str, str], str], drivers: list[str]
 ) -> str:
-    """Name all that a verdict depends on: packages (edits in place too), python, driver, job, bundle, model."""
+    """Name all that a verdict rests on: packages (edits in place too), python, driver, job, bundle, model, dataset."""
     job = request.job
     gate = gate_of(job) if job else None
     watched = sorted({packages.top_level(name) for name in gate.modules}) if gate else []
@@ -127,8 +127,19 @@ def _fingerprint(
         wire.encode(job) if job else None,
         request.bundle,
         _model(job.model) if job and job.model else None,
+        _dataset(job.dataset) if job and job.dataset else None,
     ]
     return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
+
+
+def _dataset(path: str) -> list[object]:
+    """Give size and time of a dataset, or of each file in its folder."""
+    place = Path(path).expanduser()
+    try:
+        files = [entry for entry in place.iterdir() if entry.is_file()] if place.is_dir() else [place]
+        return [*sorted([file.name, (stat := file.stat()).st_size, stat.st_mtime_ns] for file in files)]
+    except (OSError, ValueError):  # nothing there, or nothing that we may read
+        return [path]
 
 
 def _model(path: str) -> list[object]:

@@ -1,17 +1,18 @@
 """The level `inputs` on real folders, datasets and file systems; only the tokenizer is left to the stack's tests."""
 
 import json
+import sys
 from array import array
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from remote import inputs, lengths, tokenizer_check
+from remote import facts, inputs, lengths, tokenizer_check
 from remote.estimate import Output, Room
 from remote.inputs import Dataset
 from remote.lengths import Lengths
-from remote.schema import Job
+from remote.schema import FactsRequest, Job
 from remote.tokenizer_check import ANSWER, QUESTION, TokenizerFacts
 from remote.tokens import Tokens
 
@@ -78,6 +79,17 @@ def test_a_users_own_program_reads_its_dataset_itself(tmp_path: Path) -> None:
     assert _rules(inputs.check(_job(tmp_path, engine="command")).findings) == [("dataset-unreadable", "error")]
 
 
+def test_another_dataset_asks_for_another_verdict(tmp_path: Path) -> None:
+    def named() -> str:
+        return facts.answer(FactsRequest(job=replace(_job(tmp_path), python=sys.executable))).fingerprint
+
+    (tmp_path / "data.jsonl").write_text("{}")
+    before = named()
+    assert named() == before
+    (tmp_path / "data.jsonl").write_text("{}\n{}")
+    assert named() != before
+
+
 # ---- lengths ---------------------------------------------------------------------------------------------------
 
 
@@ -86,10 +98,10 @@ def _measured(samples: list[Tokens], longest: int = 4) -> Lengths:
 
 
 def test_lengths_are_told_as_they_will_be_extracted() -> None:
-    facts = _measured([_tokens(n, [1] * length) for n, length in enumerate([1, 2, 3, 4, 5])]).facts()
-    assert facts["tokens"] == 1 + 2 + 3 + 4 + 4
-    assert (facts["shortest"], facts["median"], facts["longest"]) == (1, 3, 4)
-    assert (facts["truncated"], facts["seen"], facts["complete"]) == (1, 5, True)
+    told = _measured([_tokens(n, [1] * length) for n, length in enumerate([1, 2, 3, 4, 5])]).facts()
+    assert told["tokens"] == 1 + 2 + 3 + 4 + 4
+    assert (told["shortest"], told["median"], told["longest"]) == (1, 3, 4)
+    assert (told["truncated"], told["seen"], told["complete"]) == (1, 5, True)
 
 
 def test_a_sample_that_just_fits_is_not_truncated() -> None:
