@@ -48,7 +48,13 @@ def _judge(speculators: str, vllm: str, *, patched: bool = False, declared: str 
 
 @pytest.mark.parametrize(
     ("speculators", "vllm", "patched"),
-    [("0.3.0", "0.11.0", False), ("0.3.0", "0.16.0", True), ("0.4.0", "0.12.0", False), ("0.4.0", "0.16.0", False)],
+    [
+        ("0.3.0", "0.11.0", False),
+        ("0.3.0", "0.16.0", True),
+        ("0.3.0", "0.17.0", True),
+        ("0.4.0", "0.12.0", False),
+        ("0.4.0", "0.16.0", False),
+    ],
 )
 def test_known_good_pairs_have_no_finding(speculators: str, vllm: str, patched: bool) -> None:  # noqa: FBT001
     assert _judge(speculators, vllm, patched=patched) == []
