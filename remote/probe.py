@@ -1,4 +1,4 @@
-"""Verb `probe`: the import and signature levels, in one clean process under the job's exact environment.
+"""Verb `probe`: the levels that need the job's imports, in one clean process under the job's exact environment.
 
 The child does the work; here is what must not fail with it: the overlay is made, and a child that ends without an
 answer (a segmentation fault, `os._exit`, a deadline) becomes a finding that says how it ended, at which module, and
@@ -16,13 +16,14 @@ from remote import children, overlay
 from remote.children import ChildCrashed
 from remote.overlay import OverlayFailed
 from remote.paths import Workdir
-from remote.probe_child import ProbeChild
+from remote.probe_child import ProbeChild, rehearses
 from remote.schema import Check, Finding, ProbeAnswer
 
 if TYPE_CHECKING:
     from remote.paths import Bundle
     from remote.schema import ProbeRequest
 
+CLOSING = 30.0  # a rehearsal that ran into its limit tidies up and answers by itself
 TOLD = 4000  # characters of a crashed child's last words
 MEANINGS: dict[int, str] = {
     signal.SIGSEGV: "a segmentation fault: a native library is broken or does not fit",
@@ -45,19 +46,27 @@ def answer(request: ProbeRequest) -> ProbeAnswer:
 
 
 def _ask(request: ProbeRequest, bundle: Bundle, trail: Path) -> ProbeAnswer:
+    deadline = request.deadline + (request.rehearsal + CLOSING if rehearses(request.job, request.until) else 0.0)
     try:
         return children.ask(
             "probe-child",
-            ProbeChild(job=request.job, root=str(bundle.root), trail=str(trail)),
+            ProbeChild(
+                job=request.job,
+                root=str(bundle.root),
+                trail=str(trail),
+                until=request.until,
+                deadline=request.deadline,
+                rehearsal=request.rehearsal,
+            ),
             ProbeAnswer,
             job=request.job,
             bundle=bundle,
-            deadline=request.deadline,
+            deadline=deadline,
             secrets=request.secrets,
         )
     except ChildCrashed as crash:
         at = trail.read_text(encoding="utf-8") if trail.is_file() else ""
-        return _failed(described(crash, at, request.deadline))
+        return _failed(described(crash, at, deadline))
     except OSError as error:
         return _failed(Finding(rule="no-python", message=f"{request.job.python} cannot be started: {error.strerror}"))
 

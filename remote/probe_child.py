@@ -1,4 +1,4 @@
-"""Role `probe-child`: imports the gated modules under the job's environment and holds their calls to what is there.
+"""Role `probe-child`: imports the gated modules under the job's environment, once for all levels that need them.
 
 Reads a ProbeChild document on stdin and answers a ProbeAnswer on the asker's pipe; arguments: none; exit code 0. The
 file that the document calls `trail` receives the name of each module before it is imported: should the import end the
@@ -17,9 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from remote import children, imports, overlay, signatures, wire
+from remote import children, imports, levels, overlay, signatures, wire
+from remote.engines import base
 from remote.engines.defaults import gate_of
 from remote.paths import Bundle
+from remote.rehearsal import stage
 from remote.schema import Check, Finding, Job, ProbeAnswer
 
 if TYPE_CHECKING:
@@ -36,6 +38,14 @@ class ProbeChild:
     job: Job
     root: str
     trail: str
+    until: str | None = None
+    deadline: float = 600.0
+    rehearsal: float = 900.0
+
+
+def rehearses(job: Job, until: str | None) -> bool:
+    """Tell whether the rehearsal is wanted, and the engine has one."""
+    return until in {None, "rehearsal"} and job.engine in base.ENGINES
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -44,15 +54,23 @@ def main(arguments: Sequence[str]) -> int:
     faulthandler.enable()
     process = os.getpid()
     request = wire.loads(ProbeChild, sys.stdin.buffer.read(), "probe-child")
-    answer = ProbeAnswer(checks=probe(request))
+    checks = probe(request)
     if os.getpid() != process:  # an import forked: only one of the two may answer
         os._exit(0)
-    children.reply(answer)
-    os._exit(0)  # nothing that a library does at its end concerns the answer
+    if not _ended(checks, request.until):
+        checks += (_rehearsal(request, checks),)
+    _answer(checks)
+    return 0
+
+
+def _answer(checks: tuple[Check, ...]) -> None:
+    """Answer and end: nothing that a library does at its end concerns the answer."""
+    children.reply(ProbeAnswer(checks=checks))
+    os._exit(0)
 
 
 def probe(request: ProbeChild) -> tuple[Check, ...]:
-    """Run both levels, importing once."""
+    """Run the levels before the rehearsal, importing once."""
     bundle = Bundle(PurePosixPath(request.root))
     patched = {imports.module_name(path): file for path, file in overlay.patched_files(bundle).items()}
     gate = gate_of(request.job)
@@ -60,7 +78,29 @@ def probe(request: ProbeChild) -> tuple[Check, ...]:
     first = _import_level(modules, patched, str(bundle.overlay), Path(request.trail))
     if first.status == "fail":
         return first, Check(id="signature", status="skip", facts={"reason": "the import level failed"})
-    return first, _signature_level(request.job, modules, str(bundle.overlay))
+    if _ended((first,), request.until):
+        return (first,)
+    both = first, _signature_level(request.job, modules, str(bundle.overlay))
+    if _ended(both, request.until):
+        return both
+    return *both, *levels.after_imports(request.job, patched=bool(patched))
+
+
+def _ended(checks: tuple[Check, ...], until: str | None) -> bool:
+    """Tell whether nothing is to be looked at after these."""
+    return any(check.status == "fail" or check.id == until for check in checks)
+
+
+def _rehearsal(request: ProbeChild, before: tuple[Check, ...]) -> Check:
+    bundle = Bundle(PurePosixPath(request.root))
+    patched = [imports.module_name(path) for path in overlay.patched_files(bundle)]
+    return stage.check(
+        request.job,
+        patched,
+        str(bundle.overlay),
+        give_up=lambda check: _answer((*before, check)),
+        most=request.rehearsal,
+    )
 
 
 def _import_level(modules: Sequence[str], patched: Mapping[str, Path], place: str, trail: Path) -> Check:

@@ -196,15 +196,18 @@ class SurfaceAnswer:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ProbeRequest:
-    """Import the modules of the job's gate under its exact environment and bind their call sites.
+    """Import the modules of the job's gate under its exact environment and look at all that needs the imports.
 
-    `bundle` is the bundle's id; its overlay is first on the path.
+    `bundle` is the bundle's id; its overlay is first on the path. `until` is the last level that is wanted (None: all);
+    `deadline` is for the levels before the rehearsal, which has `rehearsal` seconds of its own.
     """
 
     job: Job
     bundle: str
     secrets: dict[str, str] = field(default_factory=dict)
     deadline: float = 600.0
+    until: str | None = None
+    rehearsal: float = 900.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -23,3 +23,4 @@ class Context:
     facts: HostFacts
     applied: Applied
     secrets: Mapping[str, str] = field(repr=False)
+    until: str | None = None

@@ -1,4 +1,4 @@
-"""Levels `import` and `signature`: one clean process on the host, under the job's exact environment, decides both."""
+"""Levels `import` to `rehearsal`: one clean process on the host, in the job's exact environment, decides them all."""
 
 from __future__ import annotations
 
@@ -10,13 +10,22 @@ if TYPE_CHECKING:
     from local.levels.context import Context
     from remote.schema import Check
 
-LEVELS = ("import", "signature")
+LEVELS = ("import", "signature", "contract", "inputs", "rehearsal")
 DEADLINE = 600.0  # of the imports themselves: cold disks and eight busy cores
+REHEARSAL = 900.0  # of the rehearsal: one engine start on the tiny model, seconds where all is well
 GRACE = 30.0  # for the answer to come back
 
 
 def run(context: Context) -> tuple[Check, ...]:
-    """Ask the host to import the gate's modules and to bind their call sites."""
-    request = ProbeRequest(job=context.job, bundle=context.bundle, secrets=dict(context.secrets), deadline=DEADLINE)
-    answer = context.host.call("probe", request, ProbeAnswer, bundle=context.bundle, deadline=DEADLINE + GRACE)
+    """Ask the host to import the gate's modules, and for all that is seen with them imported."""
+    request = ProbeRequest(
+        job=context.job,
+        bundle=context.bundle,
+        secrets=dict(context.secrets),
+        deadline=DEADLINE,
+        until=context.until,
+        rehearsal=REHEARSAL,
+    )
+    deadline = DEADLINE + REHEARSAL + 2 * GRACE
+    answer = context.host.call("probe", request, ProbeAnswer, bundle=context.bundle, deadline=deadline)
     return answer.checks

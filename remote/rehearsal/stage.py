@@ -1,0 +1,199 @@
+"""Level `rehearsal`: the job's own engine code, environment and worker processes on a tiny model of its architecture.
+
+Runs in the process that has imported the job's modules. While the workers start, Transformers computes in a thread of
+its own what must come out.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import resource
+import tempfile
+import time
+import traceback
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+from remote.engines import base
+from remote.engines.base import EngineError
+from remote.engines.defaults import gate_of
+from remote.paths import Workdir
+from remote.rehearsal import blame, compare, keeping, precision, prompts, reports, shrink, tiny
+from remote.rehearsal.limit import forget_shared_memory, limit
+from remote.rehearsal.reference import Reference
+from remote.rehearsal.said import Said
+from remote.rehearsal.shrink import CannotShrink
+from remote.schema import Check
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from concurrent.futures import Future
+
+    from remote.engines.base import Engine
+    from remote.rehearsal.blame import Frame
+    from remote.rehearsal.compare import Bounds
+    from remote.rehearsal.prompts import Plan
+    from remote.rehearsal.shrink import Tiny
+    from remote.schema import Finding, Job
+
+LEVEL = "rehearsal"
+LIMIT = 900.0
+
+
+@dataclass(kw_only=True)
+class Rehearsal:
+    """One rehearsal: what it works on, and what is known so far."""
+
+    job: Job
+    modules: tuple[str, ...]
+    overlay: str
+    said: Said = field(default_factory=Said)
+    facts: dict[str, Any] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+    began: float = field(default_factory=time.monotonic)
+    during: str = "before the load"
+
+    def check(self, status: str | None = None) -> Check:
+        """Give the level's check as it stands."""
+        severities = {finding.severity for finding in self.findings}
+        decided = status or ("fail" if "error" in severities else "warn" if severities else "pass")
+        seconds = round(time.monotonic() - self.began, 3)
+        return Check(id=LEVEL, status=decided, seconds=seconds, facts=self.facts, findings=tuple(self.findings))
+
+    def phase(self, name: str) -> None:
+        """Say what is being done, for whoever has to tell where it ended."""
+        self.during = name
+
+    def crashed(self, error: BaseException) -> None:
+        """Note an exception with the line that is to blame."""
+        traceback.print_exception(error)
+        found = blame.finding(error, self.said.text(), self.modules, self.overlay, during=self.during)
+        if isinstance(error, EngineError):
+            found = replace(reports.entry(self.modules, self.overlay), rule="rehearsal-rows", message=found.message)
+        self.findings.append(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came out, and the promise of what should have."""
+
+    plan: Plan
+    layers: Sequence[int]
+    answers: list[list[Any]]
+    awaited: Future[tuple[list[list[Any]], float]]
+
+
+def check(
+    job: Job, patched: Sequence[str], overlay: str, *, give_up: Callable[[Check], None], most: float = LIMIT
+) -> Check:
+    """Rehearse a job; `give_up` gets the check, in another thread, when the time is up and must end the process."""
+    if job.engine not in base.ENGINES:
+        reason = f"the engine {job.engine!r} runs a program of yours: only that program can rehearse it"
+        return Check(id=LEVEL, status="skip", facts={"reason": reason})
+    rehearsal = Rehearsal(job=job, modules=tuple(dict.fromkeys((*gate_of(job).modules, *patched))), overlay=overlay)
+
+    def time_is_up(stack: list[Frame]) -> None:
+        rehearsal.findings.append(reports.hangs(stack, rehearsal.modules, overlay, during=rehearsal.during, most=most))
+        forget_shared_memory()
+        give_up(rehearsal.check())
+
+    with limit(most, time_is_up):
+        try:
+            return _judged(rehearsal)
+        except Exception as error:  # noqa: BLE001 - a fault of our own proves nothing, so it must not pass
+            traceback.print_exception(error)
+            rehearsal.findings.append(reports.fault(error))
+            return rehearsal.check()
+
+
+def _judged(rehearsal: Rehearsal) -> Check:
+    try:
+        config = json.loads((Path(rehearsal.job.model) / "config.json").read_text("utf-8"))
+        small = shrink.shrink(config, rehearsal.job)
+        dtype = precision.chosen(rehearsal.job, config.get("dtype") or config.get("torch_dtype"))
+        cache = Workdir(PurePosixPath(rehearsal.job.workdir)).cache / LEVEL
+        folder = tiny.make(small, rehearsal.job.model, Path(cache), dtype=dtype)
+    except (CannotShrink, OSError, ValueError) as error:
+        rehearsal.findings.append(reports.impossible(error, rehearsal.job.model))
+        return rehearsal.check()
+    rehearsal.facts |= reports.model_facts(small, rehearsal.job, dtype)
+    rehearsal.facts["prepared"] = round(time.monotonic() - rehearsal.began, 3)
+    _rehearse(rehearsal, small, folder, dtype)
+    return rehearsal.check()
+
+
+def _rehearse(rehearsal: Rehearsal, small: Tiny, folder: Path, dtype: str) -> None:
+    with tempfile.TemporaryDirectory(prefix="prudent-gate-rehearsal-") as output:
+        job = replace(rehearsal.job, model=str(folder), layers=small.layers, output=output)
+        engine = base.make(job)
+        block = reports.block_size(rehearsal.modules)
+        plan = prompts.plan(job, longest=engine.longest, block=block, vocabulary=small.vocabulary)
+        rehearsal.facts |= reports.plan_facts(plan)
+        with ThreadPoolExecutor(1, thread_name_prefix="rehearsal-reference") as pool:
+            awaited = pool.submit(_reference, folder, plan)
+            answers = _answers(rehearsal, engine, plan, job, dtype)
+            if answers is not None:
+                limits = compare.bounds(dtype, experts=small.experts)
+                _compared(rehearsal, small, Outcome(plan, engine.layers, answers, awaited), limits)
+
+
+def _reference(folder: Path, plan: Plan) -> tuple[list[list[Any]], float]:
+    began = time.monotonic()
+    reference = Reference(folder)
+    states = [reference.states(prompt) for prompt in plan.prompts]
+    return states, time.monotonic() - began
+
+
+def _answers(rehearsal: Rehearsal, engine: Engine, plan: Plan, job: Job, dtype: str) -> list[list[Any]] | None:
+    """Give the states of all prompts; None when something failed, and was noted."""
+    try:
+        rehearsal.phase("while the tiny model was loaded")
+        began = time.monotonic()
+        with precision.told(dtype):
+            engine.load()
+        rehearsal.facts["load"] = round(time.monotonic() - began, 3)
+        return _extracted(rehearsal, engine, plan, job)
+    except Exception as error:  # noqa: BLE001 - whatever it is, the job would have met it after its load
+        rehearsal.crashed(error)
+        error.__traceback__ = None  # its frames hold what is still to be closed
+        return None
+    finally:
+        rehearsal.phase("while the engine was closed")
+        engine.close()
+        gc.collect()
+        used = [resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+        rehearsal.facts["memory"] = {"here": used[0] * 1024, "largest_worker": used[1] * 1024}
+
+
+def _extracted(rehearsal: Rehearsal, engine: Engine, plan: Plan, job: Job) -> list[list[Any]]:
+    began = time.monotonic()
+    answers: list[list[Any]] = []
+    for number, batch in enumerate(plan.batches, 1):
+        lengths = ", ".join(map(str, map(len, batch)))
+        rehearsal.phase(f"in batch {number} of {len(plan.batches)} (prompts of {lengths} tokens)")
+        answers += keeping.kept(job, batch, engine.extract(batch), engine.layers, first=len(answers))
+        if number == 1:
+            rehearsal.phase(f"for a prompt of {len(plan.too_long)} tokens, which is too long")
+            reports.refused(rehearsal.findings, engine, plan, rehearsal.modules, rehearsal.overlay)
+    seconds = time.monotonic() - began
+    tokens = sum(map(len, plan.prompts))
+    rehearsal.facts |= {"extract": round(seconds, 3), "tokens_per_second": round(tokens / seconds)}
+    return answers
+
+
+def _compared(rehearsal: Rehearsal, small: Tiny, outcome: Outcome, limits: Bounds) -> None:
+    rehearsal.phase("while Transformers computed what should come out")
+    try:
+        references, seconds = outcome.awaited.result()
+    except Exception as error:  # noqa: BLE001 - says nothing of the job
+        rehearsal.findings.append(reports.no_reference(error))
+        return
+    errors, wrong = compare.hold(outcome.answers, references, outcome.layers, limits)
+    rehearsal.facts |= reports.error_facts(errors, limits, small)
+    rehearsal.facts["reference"] = round(seconds, 3)
+    if wrong:
+        found = reports.wrong(wrong, outcome.plan, small, rehearsal.modules, rehearsal.overlay)
+        rehearsal.findings.append(found)
