@@ -56,7 +56,7 @@ def check(
         first, applied = patch.decide(series, versions, texts, job, without=without)
     if first.status == FAIL:
         return CheckOutcome(checks=(first,), suggestion="")
-    whole = static.reviewed(series, versions, applied)
+    whole = patches.reviewed(series, versions, applied)
     decided = static.decide(job, sources, applied.files, reviewed=whole, everything=everything)
     suggestion = decided.examination.suggest(
         subject="Follow the signatures of the installed release", why=_WHY, applies_to=_applies_to(sources)

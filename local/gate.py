@@ -39,6 +39,7 @@ class GateOptions:
     fresh: bool = False
     no_patches: bool = False
     without: tuple[str, ...] = ()
+    usd_per_hour: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -109,7 +110,15 @@ def preflight(
     packed = bundle.pack(job, applied.files)
     host_.push(packed)
     context = Context(
-        host=host_, job=job, bundle=packed.id, facts=facts, applied=applied, secrets=secrets, until=options.until
+        host=host_,
+        job=job,
+        bundle=packed.id,
+        facts=facts,
+        series=series,
+        applied=applied,
+        secrets=secrets,
+        until=options.until,
+        usd_per_hour=options.usd_per_hour,
     )
     known = verdicts.ask(host_, job, bundle=packed.id)
     if not options.fresh and known.verdict is not None and _holds(known.verdict):

@@ -121,7 +121,7 @@ def _patched(job: Job, sources: Surface, series: Sequence[Patch]) -> Cell | None
         return _cell(first)
     if not applied.files:
         return None
-    whole = static.reviewed(series, versions, applied)
+    whole = patches.reviewed(series, versions, applied)
     cell = _cell(static.decide(job, sources, applied.files, reviewed=whole).check)
     return replace(cell, patches=tuple(number for number, state in applied.states.items() if state == "applies"))
 

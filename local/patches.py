@@ -154,3 +154,9 @@ def _findings(
 def _installed(patch: Patch, versions: Mapping[str, str]) -> str:
     names = [canonicalize_name(need.name) for need in patch.applies_to]
     return ", ".join(f"{name} {known_as(versions).get(name, 'not installed')}" for name in names)
+
+
+def reviewed(series: Sequence[Patch], versions: Mapping[str, str], applied: Applied) -> bool:
+    """Say whether the whole series for these versions is in force: then its author has seen what changed in them."""
+    meant = select(series, versions)
+    return bool(meant) and all(applied.states.get(patch.number) in {APPLIES, UPSTREAM} for patch in meant)

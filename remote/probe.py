@@ -57,6 +57,8 @@ def _ask(request: ProbeRequest, bundle: Bundle, trail: Path) -> ProbeAnswer:
                 until=request.until,
                 deadline=request.deadline,
                 rehearsal=request.rehearsal,
+                patched=request.patched,
+                usd_per_hour=request.usd_per_hour,
             ),
             ProbeAnswer,
             job=request.job,

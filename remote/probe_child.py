@@ -41,6 +41,8 @@ class ProbeChild:
     until: str | None = None
     deadline: float = 600.0
     rehearsal: float = 900.0
+    patched: bool = False
+    usd_per_hour: float | None = None
 
 
 def rehearses(job: Job, until: str | None) -> bool:
@@ -83,7 +85,10 @@ def probe(request: ProbeChild) -> tuple[Check, ...]:
     both = first, _signature_level(request.job, modules, str(bundle.overlay))
     if _ended(both, request.until):
         return both
-    return *both, *levels.after_imports(request.job, patched=bool(patched))
+    later = levels.after_imports(
+        request.job, patched=request.patched, until=request.until, usd_per_hour=request.usd_per_hour
+    )
+    return *both, *later
 
 
 def _ended(checks: tuple[Check, ...], until: str | None) -> bool:

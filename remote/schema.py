@@ -266,7 +266,8 @@ class ProbeRequest:
     """Import the modules of the job's gate under its exact environment and look at all that needs the imports.
 
     `bundle` is the bundle's id; its overlay is first on the path. `until` is the last level that is wanted (None: all);
-    `deadline` is for the levels before the rehearsal, which has `rehearsal` seconds of its own.
+    `deadline` is for the levels before the rehearsal, which has `rehearsal` seconds of its own. `patched` says that
+    the whole series for these versions is in force, be it by the overlay or in the installed packages themselves.
     """
 
     job: Job
@@ -275,6 +276,8 @@ class ProbeRequest:
     deadline: float = 600.0
     until: str | None = None
     rehearsal: float = 900.0
+    patched: bool = False
+    usd_per_hour: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

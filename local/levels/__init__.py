@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from local.levels import probe
+from local.levels import probe, static
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,5 +27,5 @@ class Stage:
 
 
 FIRST = ("reach", "host", "patch")
-STAGES = (Stage(probe.LEVELS, probe.run),)
+STAGES = (Stage(static.LEVELS, static.run), Stage(probe.LEVELS, probe.run))
 LEVELS = (*FIRST, *(level for stage in STAGES for level in stage.levels))

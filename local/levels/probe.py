@@ -25,6 +25,8 @@ def run(context: Context) -> tuple[Check, ...]:
         deadline=DEADLINE,
         until=context.until,
         rehearsal=REHEARSAL,
+        patched=context.reviewed,
+        usd_per_hour=context.usd_per_hour,
     )
     deadline = DEADLINE + REHEARSAL + 2 * GRACE
     answer = context.host.call("probe", request, ProbeAnswer, bundle=context.bundle, deadline=deadline)

@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from local import patches, surface
+from local import surface
 from local.levels.decide import SKIP, check
 from local.static.examine import Examination, Subject, baseline_of, examine
 from remote.engines.defaults import gate_of
@@ -16,12 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from local.levels.context import Context
-    from local.patches import Applied, Patch
     from local.static.tree import Surface
     from remote.schema import Job
 
 LEVELS = ("static",)
-_GOOD = ("applies", "upstream")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +32,10 @@ class Decided:
 
 def run(context: Context) -> tuple[Check, ...]:
     """Fetch the surface where the laptop lacks it, and decide."""
+    if not gate_of(context.job).modules:
+        return (_nothing(),)
     sources = surface.fetch(context.host, context.job, bundle=context.bundle)
-    versions = {**dict(sources.versions), **context.facts.distributions}
-    whole = reviewed(patches.load_series(), versions, context.applied)
-    return (decide(context.job, sources, context.applied.files, reviewed=whole).check,)
+    return (decide(context.job, sources, context.applied.files, reviewed=context.reviewed).check,)
 
 
 def decide(
@@ -53,8 +51,7 @@ def decide(
     began = time.monotonic()
     modules = gate_of(job).modules
     if not modules:
-        nothing = {"why": "the job's gate names no modules, and its engine has none of its own"}
-        return Decided(Check(id="static", status=SKIP, facts=nothing), Examination((), {}))
+        return Decided(_nothing(), Examination((), {}))
     subject = Subject(sources, modules, patched, tuple(architectures), reviewed)
     examination = examine(subject)
     facts = {"modules": list(modules), "versions": dict(sources.versions), **_told(subject, examination)}
@@ -62,10 +59,10 @@ def decide(
     return Decided(replace(made, seconds=round(time.monotonic() - began, 3)), examination)
 
 
-def reviewed(series: Sequence[Patch], versions: Mapping[str, str], applied: Applied) -> bool:
-    """Say whether the whole series for these versions is applied: then its author has seen what changed in them."""
-    meant = patches.select(series, versions)
-    return bool(meant) and all(applied.states.get(patch.number) in _GOOD for patch in meant)
+def _nothing() -> Check:
+    """Give the check of a job that has nothing to look at."""
+    why = "the job's gate names no modules, and its engine has none of its own"
+    return Check(id="static", status=SKIP, facts={"why": why})
 
 
 def _told(subject: Subject, examination: Examination) -> dict[str, object]:

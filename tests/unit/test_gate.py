@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import base64
 import itertools
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -10,16 +11,40 @@ from local import gate, verdicts
 from local.errors import GateRefused, LinkLost, PayloadCrashed, Unreachable, UsageError
 from local.gate import GateOptions, GateOutcome, preflight
 from local.hunks import FileDiff, Hunk
-from local.levels import LEVELS
+from local.levels import FIRST, LEVELS, probe
 from local.patches import Applied, Patch
-from remote.schema import Check, Finding, HostFacts, Job, ProbeAnswer, SourceFile, Verdict, VerdictAnswer
+from remote import surface
+from remote.schema import (
+    Check,
+    Finding,
+    HostFacts,
+    Job,
+    ProbeAnswer,
+    SourceFile,
+    SurfaceAnswer,
+    Verdict,
+    VerdictAnswer,
+)
 from tests.unit.test_levels import facts, job, mend
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-SERIES = (mend("0001", "speculators==0.3.0"), mend("0002", "speculators==0.3.0", "b\n", "c\n"))
-PROVEN = (Check(id="import", status="pass", seconds=20.0), Check(id="signature", status="pass", facts={"bound": 38}))
+SERIES = (mend("0001", "speculators==0.3.0", "1\n", "2\n"), mend("0002", "speculators==0.3.0", "2\n", "3\n"))
+PROVEN = (
+    Check(id="import", status="pass", seconds=20.0),
+    *(Check(id=level, status="pass", facts={"bound": 38}) for level in probe.LEVELS[1:]),
+)
+# Sources small enough to be sent with every gate, and whole enough for the type checker.
+SOURCES = {
+    f"speculators/{name}": b""
+    for name in (
+        "__init__.py",
+        "data_generation/__init__.py",
+        "data_generation/custom_worker.py",
+        "data_generation/vllm_hidden_states_generator.py",
+    )
+}
 BROKEN = Check(id="import", status="fail", findings=(Finding(rule="import-error", message="no"),))
 
 
@@ -37,7 +62,7 @@ class FakeHost:
 
     facts: HostFacts = field(default_factory=facts)
     proven: tuple[Check, ...] = PROVEN
-    source: str | None = "a\n"
+    source: str | None = "1\n"
     python: str = "3.12.3"
     away: Exception | None = None
     name: str = "gpu01"
@@ -71,6 +96,11 @@ class FakeHost:
         sources = tuple(SourceFile(path=path, text=self.source) for path in request.sources)
         return replace(self.facts, sources=sources)
 
+    def on_surface(self, request: Any) -> SurfaceAnswer:
+        fingerprint = surface.digest(SOURCES)
+        data = "" if fingerprint in request.held else base64.b64encode(surface.pack(SOURCES)).decode()
+        return SurfaceAnswer(fingerprint=fingerprint, python="3.12", versions={}, data=data)
+
     def on_probe(self, _: Any) -> ProbeAnswer:
         return ProbeAnswer(checks=self.proven)
 
@@ -85,6 +115,11 @@ class FakeHost:
             verdict=self.verdicts.get(fingerprint),
             previous=passes[-1] if passes else None,
         )
+
+
+@pytest.fixture(autouse=True)
+def cache(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    monkeypatch.setenv("PRUDENT_GATE_CACHE", str(tmp_path_factory.mktemp("cache")))
 
 
 @pytest.fixture(autouse=True)
@@ -124,10 +159,10 @@ def test_a_cold_gate_goes_through_every_level_in_order(run: Run, watched: list[C
     host = FakeHost()
     outcome = run(host)
     assert ids(watched) == ids(outcome.verdict.checks) == list(LEVELS)
-    assert (outcome.verdict.verdict, outcome.verdict.level) == ("pass", "signature")
+    assert (outcome.verdict.verdict, outcome.verdict.level) == ("pass", LEVELS[-1])
     assert outcome.passed
     assert not outcome.cached
-    assert host.said == ["reach", "facts", "verdict", "probe", "verdict store"]
+    assert host.said == ["reach", "facts", "verdict", "surface", "probe", "verdict store"]
     assert outcome.bundle in host.bundles
     assert outcome.facts is not None
 
@@ -142,7 +177,7 @@ def test_a_warm_gate_asks_and_proves_nothing(run: Run, watched: list[Check]) -> 
     assert warm.passed
     assert ids(watched) == list(LEVELS)
     assert warm.verdict.fingerprint == cold.verdict.fingerprint
-    assert [check.facts.get("cached", False) for check in watched] == [False, False, False, True, True]
+    assert [check.facts.get("cached", False) for check in watched] == [level not in FIRST for level in LEVELS]
     assert watched[-1].facts["bound"] == 38
 
 
@@ -278,7 +313,7 @@ def test_each_choice_of_patches_is_a_bundle_and_a_verdict_of_its_own(run: Run) -
     host = FakeHost()
     bundles = [run(host).bundle, run(host, without=("0002",)).bundle, run(host, no_patches=True).bundle]
     assert len(set(bundles)) == len(host.verdicts) == 3
-    host.source = "c\n"
+    host.source = "3\n"
     assert run(host).verdict.checks[2].facts["patches"] == {"0001": "broken", "0002": "upstream"}
     assert run(host, no_patches=True).cached
 
