@@ -92,5 +92,5 @@ def test_a_damaged_output_is_found(shown: Shown) -> None:
 
 def test_the_picture_names_no_far_server(shown: Shown) -> None:
     picture = (shown.cache / "picture.svg").read_text(encoding="utf-8")
-    assert "make demo" in picture
+    assert "make&#160;demo" in picture
     assert not re.findall(r"url\(|https?://(?!www\.w3\.org/)", picture.replace("url(#", "("))
