@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from remote import imports
+from remote.rehearsal import hints
 from remote.schema import Finding
 
 if TYPE_CHECKING:
@@ -60,7 +61,10 @@ def finding(error: BaseException, said: str, modules: Collection[str], overlay: 
     message = f"{during}: {trace.kind}{': ' if words else ''}{words}"
     last = trace.frames[-1] if trace.frames else None
     if last is not None and last != frame:
-        message += f" (raised in {imports.shown(last.file, overlay)}:{last.line})"
+        message += f" (raised in {imports.shown(last.file, overlay)}:{last.line}"
+        message += f": {last.text.strip()})" if not words and last.text else ")"
+    for number, origin in _origins(frame) if frame else ():
+        message += f"; line {number} has `{origin}`"
     text = frame.text if frame else None
     return Finding(
         rule="rehearsal-crashed",
@@ -71,6 +75,10 @@ def finding(error: BaseException, said: str, modules: Collection[str], overlay: 
         end_column=len(text) if text else None,
         text=text,
     )
+
+
+def _origins(frame: Frame) -> list[tuple[int, str]]:
+    return hints.origins("".join(linecache.getlines(frame.file)), frame.line)
 
 
 def stack(frames: Sequence[Frame], modules: Collection[str], overlay: str) -> tuple[str | None, Frame | None]:

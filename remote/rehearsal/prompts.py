@@ -12,21 +12,27 @@ if TYPE_CHECKING:
     from remote.schema import Job
 
 BETWEEN = (2, 5, 9, 24, 33, 64, 100, 250, 511, 700)  # with the edges, more than twelve lengths
+IN_PARTS = (50, 40, 30, 7)  # a batch that takes two steps of STEP tokens: the second prompt is cut by the first
+STEP = 64
 CPU_TOKENS = 8192  # of the largest batch, where a CPU computes it
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Plan:
-    """Batches of prompts; `capped` says what was cut of the job's largest batch, `too_long` is to be refused."""
+    """Batches of prompts; `capped` says what was cut of the job's largest batch.
+
+    `too_long` is to be refused; `in_parts` is a batch that takes several steps.
+    """
 
     batches: tuple[tuple[tuple[int, ...], ...], ...]
     too_long: tuple[int, ...]
+    in_parts: tuple[tuple[int, ...], ...] = ()
     capped: str | None = None
 
     @property
     def prompts(self) -> list[tuple[int, ...]]:
-        """Give all prompts, one after the other."""
-        return [prompt for batch in self.batches for prompt in batch]
+        """Give all prompts, one after the other, those of the batch in parts last."""
+        return [prompt for batch in (*self.batches, self.in_parts) for prompt in batch]
 
 
 def plan(job: Job, *, longest: int, block: int, vocabulary: int, seed: int = 0) -> Plan:
@@ -47,12 +53,13 @@ def plan(job: Job, *, longest: int, block: int, vocabulary: int, seed: int = 0) 
     small = [tuple(edges[start : start + size]) for start in range(0, len(edges), size)]
     count, capped = _largest(job, longest)
     large = tuple(prompt(longest) for _ in range(count))
-    return Plan(batches=(*small, repeated, large), too_long=prompt(longest + 1), capped=capped)
+    in_parts = tuple(prompt(length) for length in IN_PARTS if longest >= max(IN_PARTS))
+    return Plan(batches=(*small, repeated, large), too_long=prompt(longest + 1), in_parts=in_parts, capped=capped)
 
 
 def _lengths(longest: int, block: int) -> list[int]:
     wanted = {1, block - 1, block, block + 1, longest - 1, *BETWEEN}
-    return sorted(length for length in wanted if 1 <= length < longest)
+    return sorted(length for length in wanted if 1 <= length < max(longest, 2))
 
 
 def _largest(job: Job, longest: int) -> tuple[int, str | None]:

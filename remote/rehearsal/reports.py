@@ -110,8 +110,10 @@ def refused(findings: list[Finding], engine: Engine, plan: Plan, modules: Sequen
 def wrong(found: list[Wrong], plan: Plan, small: Tiny, modules: Sequence[str], overlay: str) -> Finding:
     """Say which hidden states are not the prompt's own."""
     place, asked = entry(modules, overlay), plan.prompts
+    together = len(asked) - len(plan.in_parts)
     lines = [
-        f"prompt {one.prompt} ({len(asked[one.prompt])} tokens), layer {small.kept[one.layer]}: "
+        f"prompt {one.prompt} ({len(asked[one.prompt])} tokens"
+        f"{', in a batch of several steps' if one.prompt >= together else ''}), layer {small.kept[one.layer]}: "
         f"{_seems(one.seems, small)}{_size(one.error)}"
         for one in found[:SHOWN]
     ]
@@ -156,7 +158,7 @@ def plan_facts(plan: Plan) -> dict[str, Any]:
     """Give the facts about the prompts."""
     facts: dict[str, Any] = {
         "prompts": len(plan.prompts),
-        "calls": len(plan.batches),
+        "calls": len(plan.batches) + bool(plan.in_parts),
         "tokens": sum(map(len, plan.prompts)),
         "lengths": prompts.lengths(plan.prompts),
     }

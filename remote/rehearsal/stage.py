@@ -21,7 +21,7 @@ from remote.engines import base
 from remote.engines.base import EngineError
 from remote.engines.defaults import gate_of
 from remote.paths import Workdir
-from remote.rehearsal import blame, compare, keeping, precision, prompts, reports, shrink, tiny
+from remote.rehearsal import blame, compare, keeping, precision, prompts, reports, shrink, squeeze, tiny
 from remote.rehearsal.limit import forget_shared_memory, limit
 from remote.rehearsal.reference import Reference
 from remote.rehearsal.said import Said
@@ -67,13 +67,13 @@ class Rehearsal:
         """Say what is being done, for whoever has to tell where it ended."""
         self.during = name
 
-    def crashed(self, error: BaseException) -> None:
-        """Note an exception with the line that is to blame."""
+    def crashed(self, error: BaseException) -> Finding:
+        """Describe an exception with the line that is to blame."""
         traceback.print_exception(error)
         found = blame.finding(error, self.said.text(), self.modules, self.overlay, during=self.during)
         if isinstance(error, EngineError):
             found = replace(reports.entry(self.modules, self.overlay), rule="rehearsal-rows", message=found.message)
-        self.findings.append(found)
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +157,7 @@ def _answers(rehearsal: Rehearsal, engine: Engine, plan: Plan, job: Job, dtype: 
         rehearsal.facts["load"] = round(time.monotonic() - began, 3)
         return _extracted(rehearsal, engine, plan, job)
     except Exception as error:  # noqa: BLE001 - whatever it is, the job would have met it after its load
-        rehearsal.crashed(error)
+        rehearsal.findings.append(rehearsal.crashed(error))
         error.__traceback__ = None  # its frames hold what is still to be closed
         return None
     finally:
@@ -179,9 +179,22 @@ def _extracted(rehearsal: Rehearsal, engine: Engine, plan: Plan, job: Job) -> li
             rehearsal.phase(f"for a prompt of {len(plan.too_long)} tokens, which is too long")
             reports.refused(rehearsal.findings, engine, plan, rehearsal.modules, rehearsal.overlay)
     seconds = time.monotonic() - began
-    tokens = sum(map(len, plan.prompts))
+    tokens = sum(len(prompt) for batch in plan.batches for prompt in batch)
     rehearsal.facts |= {"extract": round(seconds, 3), "tokens_per_second": round(tokens / seconds)}
-    return answers
+    return answers + _in_parts(rehearsal, engine, plan)
+
+
+def _in_parts(rehearsal: Rehearsal, engine: Engine, plan: Plan) -> list[list[Any]]:
+    """Try a batch that takes several steps. An error there is no reason to refuse the job; wrong rows are."""
+    rehearsal.phase(f"in a batch that takes several steps ({prompts.STEP} tokens each)")
+    try:
+        with squeeze.steps_of(engine, prompts.STEP) as possible:
+            return engine.extract(plan.in_parts) if possible and plan.in_parts else []
+    except Exception as error:  # noqa: BLE001 - whatever it is
+        found = rehearsal.crashed(error)
+        told = f"{found.message}. A run would meet it only where the KV cache is too small for a batch"
+        rehearsal.findings.append(replace(found, rule="rehearsal-in-parts", severity="warning", message=told))
+        return []
 
 
 def _compared(rehearsal: Rehearsal, small: Tiny, outcome: Outcome, limits: Bounds) -> None:
@@ -191,7 +204,8 @@ def _compared(rehearsal: Rehearsal, small: Tiny, outcome: Outcome, limits: Bound
     except Exception as error:  # noqa: BLE001 - says nothing of the job
         rehearsal.findings.append(reports.no_reference(error))
         return
-    errors, wrong = compare.hold(outcome.answers, references, outcome.layers, limits)
+    computed = references[: len(outcome.answers)]  # the batch in parts may have none
+    errors, wrong = compare.hold(outcome.answers, computed, outcome.layers, limits)
     rehearsal.facts |= reports.error_facts(errors, limits, small)
     rehearsal.facts["reference"] = round(seconds, 3)
     if wrong:
