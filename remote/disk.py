@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import sys
 import tempfile
 from pathlib import Path
@@ -34,10 +35,23 @@ def exists(path: str) -> bool:
 
 def shm_free() -> int:
     """Give the bytes free in /dev/shm, where NCCL and worker queues live; 0 where there is none."""
-    with contextlib.suppress(OSError):
-        room = os.statvfs("/dev/shm")  # noqa: S108 - the place itself is asked for
-        return room.f_bavail * room.f_frsize
-    return 0
+    return _shm()[1]
+
+
+def shm_total() -> int:
+    """Give the size of /dev/shm; 0 where there is none."""
+    return _shm()[0]
+
+
+def limits() -> dict[str, int]:
+    """Give what this session may use, as its jobs inherit it; -1 is no limit."""
+    names = {"nofile": resource.RLIMIT_NOFILE, "memlock": resource.RLIMIT_MEMLOCK, "nproc": resource.RLIMIT_NPROC}
+    found: dict[str, int] = {}
+    for name, number in names.items():
+        soft, hard = resource.getrlimit(number)
+        found[name] = -1 if soft == resource.RLIM_INFINITY else soft
+        found[f"{name}_hard"] = -1 if hard == resource.RLIM_INFINITY else hard
+    return found
 
 
 def memory_total() -> int:
@@ -55,6 +69,13 @@ def boot_id() -> str:
     with contextlib.suppress(OSError):
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     return ""
+
+
+def _shm() -> tuple[int, int]:
+    with contextlib.suppress(OSError):
+        room = os.statvfs("/dev/shm")  # noqa: S108 - the place itself is asked for
+        return room.f_blocks * room.f_frsize, room.f_bavail * room.f_frsize
+    return 0, 0
 
 
 def _nearest(path: Path) -> Path:

@@ -6,25 +6,27 @@ import hashlib
 import json
 import os
 import platform
+import pwd
 import re
 import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from remote import commands, disk, gpu, packages, wire
+from remote import commands, cuda, disk, gpu, packages, wire
 from remote.engines.defaults import gate_of
-from remote.schema import HostFacts, PythonFacts, SourceFile
+from remote.schema import GpuFacts, HostFacts, PythonFacts, SourceFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from remote.packages import Installed
-    from remote.schema import Disk, FactsRequest, Job
+    from remote.schema import CudaHome, Disk, FactsRequest, Job
 
 _SYSTEMD = "/run/systemd/system"  # there where systemd is what booted
 _LOGIND_CONF = ("/etc/systemd/logind.conf", "/run/systemd/logind.conf", "/usr/lib/systemd/logind.conf")
 _KILL = re.compile(r"^\s*KillUserProcesses\s*=\s*(\w+)", re.MULTILINE)
+_SPARED = re.compile(r"^\s*KillExcludeUsers\s*=([^#\n]*)", re.MULTILINE)
 
 
 def answer(request: FactsRequest) -> HostFacts:
@@ -32,7 +34,7 @@ def answer(request: FactsRequest) -> HostFacts:
     job = request.job
     found = _installed(job, request.sources)
     distributions, records = packages.distributions(found.path)
-    graphics = gpu.gpus()
+    graphics = GpuFacts() if job and job.device == "cpu" else gpu.gpus()  # a hung driver is none of its business
     return HostFacts(
         hostname=platform.node(),
         system=f"{platform.system()} {platform.release()} {platform.machine()}",
@@ -42,7 +44,10 @@ def answer(request: FactsRequest) -> HostFacts:
         cpus=disk.cpus(),
         memory_total=disk.memory_total(),
         shm_free=disk.shm_free(),
-        cuda_home=gpu.cuda_home((job.env.get("CUDA_HOME") if job else None) or os.environ.get("CUDA_HOME")),
+        shm_total=disk.shm_total(),
+        limits=disk.limits(),
+        cuda_home=_cuda_home(job),
+        torch=cuda.torch(found.locate("torch/version.py")),
         gpu=graphics,
         distributions=distributions,
         records=records,
@@ -50,20 +55,26 @@ def answer(request: FactsRequest) -> HostFacts:
         model_exists=_exists(job.model) if job else None,
         dataset_exists=_exists(job.dataset) if job else None,
         sources=tuple(_source(found, path) for path in request.sources),
-        kill_user_processes=kill_user_processes(),
+        kill_user_processes=kill_user_processes(user=_user()),
         fingerprint=_fingerprint(request, found, (distributions, records), [card.driver for card in graphics.gpus]),
     )
 
 
-def kill_user_processes(*, systemd: str = _SYSTEMD, files: tuple[str, ...] = _LOGIND_CONF) -> bool | None:
-    """Tell whether logind ends a user's processes at logout; None where there is no systemd, or nobody says."""
+def kill_user_processes(
+    *, systemd: str = _SYSTEMD, files: tuple[str, ...] = _LOGIND_CONF, user: str | None = None
+) -> bool | None:
+    """Tell whether logind ends this user's processes at logout; None where there is no systemd, or nobody says.
+
+    Lingering does not spare what a session started: only `KillExcludeUsers` does, which has root in it by default.
+    """
     if not Path(systemd).is_dir():
         return None
     said = commands.run(["loginctl", "show-session", "--property=KillUserProcesses"], limit=3)
-    texts = [said.out] if said.code == 0 else []
-    texts += [_text(file) for name in files for file in _drop_ins_first(name)]
+    written = [_text(file) for name in files for file in _drop_ins_first(name)]
+    texts = [said.out, *written] if said.code == 0 else written
     values = [found[-1] for text in texts if (found := _KILL.findall(text))]
-    return values[0].lower() in {"yes", "true", "1", "on"} if values else None
+    spared = next((found[-1].split() for text in written if (found := _SPARED.findall(text))), ["root"])
+    return values[0].lower() in {"yes", "true", "1", "on"} and user not in spared if values else None
 
 
 def _drop_ins_first(name: str) -> tuple[Path, ...]:
@@ -81,11 +92,25 @@ def _installed(job: Job | None, sources: Iterable[str]) -> Installed:
     """Find packages as the job's Python would; without a job, as this one does."""
     gate = gate_of(job) if job else None
     modules = (*gate.modules, *(symbol.split(":")[0] for symbol in gate.symbols)) if gate else ()
-    names = {packages.top_level(name) for name in (*sources, *modules)}
+    names = {packages.top_level(name) for name in (*sources, *modules)} | {"torch"}
     try:
         return packages.installed(job.python if job else sys.executable, job.env if job else {}, names)
     except packages.PackagesUnknown:
         return packages.here()
+
+
+def _cuda_home(job: Job | None) -> CudaHome:
+    """Look at the CUDA of the job's own environment, which takes nothing of the kind from the session."""
+    if job is None:
+        return cuda.cuda_home(os.environ.get("CUDA_HOME"))
+    return cuda.cuda_home(job.env.get("CUDA_HOME"), cuda.search_path(job.python, job.env, os.environ.get("PATH")))
+
+
+def _user() -> str:
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return ""
 
 
 def _python() -> PythonFacts:

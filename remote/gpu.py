@@ -1,28 +1,36 @@
-"""The GPUs of the host, as `nvidia-smi` tells them: not installed, hung and failed are told apart."""
+"""The GPUs of the host, as `nvidia-smi` tells them: not installed, hung and failed are told apart.
+
+One call for the whole document; where that is not to be had, the few fields that every driver gives as rows.
+"""
 
 from __future__ import annotations
 
-import re
+import contextlib
+import dataclasses
+import os
+import pwd
 from pathlib import Path
 
-from remote import commands
-from remote.schema import CudaHome, Gpu, GpuFacts
+from remote import commands, gpu_services, gpu_xml, kernel_log
+from remote.schema import Gpu, GpuFacts
 
 FIELDS = ("index", "name", "uuid", "memory.total", "memory.used", "driver_version")
 LIMIT = 10.0
 MIB = 1024 * 1024
-_RELEASE = re.compile(r"release ([\d.]+)")
 
 
 def gpus(*, program: str = "nvidia-smi", limit: float = LIMIT) -> GpuFacts:
-    """Ask nvidia-smi for the GPUs."""
-    said = commands.run(
-        [program, f"--query-gpu={','.join(FIELDS)}", "--format=csv,noheader,nounits"],
-        limit=limit,
-    )
+    """Ask nvidia-smi for the GPUs and their health, and the machine for what nvidia-smi does not know."""
+    said = commands.run([program, "-q", "-x"], limit=limit)
     if said.code is None:
-        return GpuFacts(error=said.trouble)
-    return parse(said.out, said.code, said.err)
+        return GpuFacts(error=said.trouble + _stuck(program) if said.trouble.startswith("hung") else said.trouble)
+    facts = gpu_xml.parse(said.out)
+    if facts is None:
+        return _rows(program, limit) if said.out.lstrip().startswith("<") else parse(said.out, said.code or 1, said.err)
+    if said.code != 0:
+        rest = " ".join(said.err.split()) or "nvidia-smi said no more"
+        facts = dataclasses.replace(facts, error=facts.error or f"failed: {rest} (exit {said.code})")
+    return _whole(facts, program, limit) if facts.gpus else facts
 
 
 def parse(out: str, code: int = 0, err: str = "") -> GpuFacts:
@@ -40,13 +48,60 @@ def parse(out: str, code: int = 0, err: str = "") -> GpuFacts:
     return GpuFacts(gpus=tuple(found), error=f"failed: {' '.join(rest) or 'nvidia-smi said nothing'} (exit {code})")
 
 
-def cuda_home(path: str | None) -> CudaHome:
-    """Tell what stands at CUDA_HOME, and which release its nvcc is."""
-    if not path:
-        return CudaHome()
-    said = commands.run([f"{path}/bin/nvcc", "--version"], limit=LIMIT)
-    release = _RELEASE.search(said.out) if said.code == 0 else None
-    return CudaHome(path=path, exists=Path(path).is_dir(), nvcc=release[1] if release else None)
+def capabilities(program: str = "nvidia-smi", limit: float = LIMIT) -> dict[int, str]:
+    """Give the compute capability of each GPU: the document lacks it, and older drivers do not know the field."""
+    said = commands.run([program, "--query-gpu=index,compute_cap", "--format=csv,noheader,nounits"], limit=limit)
+    rows = [line.partition(", ")[::2] for line in said.out.splitlines()] if said.code == 0 else []
+    return {
+        int(index): capability.strip()
+        for index, capability in rows
+        if index.isdigit() and capability.strip().replace(".", "", 1).isdigit()
+    }
+
+
+def _whole(facts: GpuFacts, program: str, limit: float) -> GpuFacts:
+    """Add what the document does not hold."""
+    known = capabilities(program, limit)
+    cards = tuple(
+        dataclasses.replace(
+            card,
+            capability=known.get(card.index, ""),
+            processes=tuple(dataclasses.replace(one, user=_owner(one.pid)) for one in card.processes),
+        )
+        for card in facts.gpus
+    )
+    return dataclasses.replace(
+        facts,
+        gpus=cards,
+        xids=kernel_log.xids(),
+        fabric_manager=gpu_services.fabric_manager() if any(card.fabric_state for card in cards) else None,
+    )
+
+
+def _rows(program: str, limit: float) -> GpuFacts:
+    said = commands.run([program, f"--query-gpu={','.join(FIELDS)}", "--format=csv,noheader,nounits"], limit=limit)
+    return GpuFacts(error=said.trouble) if said.code is None else parse(said.out, said.code, said.err)
+
+
+def _stuck(program: str) -> str:
+    """Count the processes of that name that wait inside the driver: no signal ends them."""
+    name, count = Path(program).name, 0
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            before, _, after = entry.read_text(encoding="utf-8", errors="replace").rpartition(")")
+            count += before.partition("(")[2] == name[:15] and after.split()[0] == "D"
+    return f"; {count} of its processes stuck in the driver (state D)" if count else ""
+
+
+def _owner(pid: int) -> str:
+    try:
+        user = os.stat(f"/proc/{pid}").st_uid  # noqa: PTH116 - a path of the kernel
+    except OSError:  # gone, or of another container
+        return ""
+    try:
+        return pwd.getpwuid(user).pw_name
+    except KeyError:
+        return str(user)
 
 
 def _gpu(line: str) -> Gpu | None:

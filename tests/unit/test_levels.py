@@ -258,7 +258,7 @@ def test_the_page_of_the_gate_tells_every_level_and_every_rule_of_ours() -> None
     page = (root / "docs" / "gate.md").read_text("utf-8")
     for level in levels.LEVELS:
         assert f"\n## `{level}`\n" in page
-    sources = [*(root / "local" / "levels").glob("*.py"), root / "local" / "patches.py"]
+    sources = [*(root / "local" / "levels").rglob("*.py"), root / "local" / "patches.py"]
     rules = {rule for path in sources for rule in re.findall(r'rule="([\w-]+)"', path.read_text("utf-8"))}
     assert len(rules) > 10
     assert [rule for rule in sorted(rules) if f"`{rule}`" not in page] == []

@@ -1,0 +1,186 @@
+"""Whether cards that answer will last: memory errors, repairs, links, and what the driver wrote of them. Pure."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from local.levels.host.words import card, cards
+from remote.schema import Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from remote.schema import Gpu, GpuFacts, Xid
+
+DAY = 86400.0
+# What ends every process on the card and comes back until it is reset, repaired or replaced (NVIDIA, "Xid Errors").
+FATAL = {
+    48: "uncorrectable memory error",
+    64: "a bad memory row could not be retired",
+    74: "NVLink error",
+    79: "the card has fallen off the bus",
+    95: "uncontained memory error",
+    119: "the card's firmware (GSP) does not answer",
+    120: "the card's firmware (GSP) failed",
+}
+# What a program brings about; it says little of the card.
+PROGRAM = {
+    13: "a program's exception",
+    31: "a program's bad memory access",
+    43: "a program's channel was reset",
+    45: "a program's work was cleaned up",
+    68: "a video decoder exception",
+    109: "a program's work timed out",
+}
+
+
+def findings(gpu: GpuFacts, seen: tuple[Gpu, ...]) -> Iterator[Finding]:
+    """Judge the health of the cards that the job takes."""
+    for one in seen:
+        yield from _answers(one)
+        yield from _memory(one)
+        yield from _slow(one)
+    yield from _fabric(gpu, seen)
+    yield from _xids(gpu, seen)
+
+
+def _reset(gpu: Gpu) -> str:
+    return f"`nvidia-smi --gpu-reset -i {gpu.index}` as root, with no process on it, or reboot"
+
+
+def _answers(gpu: Gpu) -> Iterator[Finding]:
+    if gpu.lost:
+        yield Finding(
+            rule="gpu-lost",
+            message=f"{card(gpu)} does not answer ({gpu.lost}): reboot the host; if it comes back so, the card or its "
+            "slot is broken",
+        )
+    if gpu.recovery:
+        yield Finding(
+            rule="gpu-recovery",
+            message=f"{card(gpu)}: the driver asks for a recovery ({gpu.recovery}) before more is run on it: "
+            + ("reboot the host" if gpu.recovery == "Reboot" else _reset(gpu)),
+        )
+
+
+def _memory(gpu: Gpu) -> Iterator[Finding]:
+    if gpu.ecc_uncorrectable:
+        yield Finding(
+            rule="gpu-ecc",
+            message=f"{card(gpu)} has counted {gpu.ecc_uncorrectable} uncorrectable memory errors since the driver was "
+            f"loaded: what was computed on it cannot be trusted; {_reset(gpu)}, and have it replaced if they come back",
+        )
+    if gpu.repairs_failed:
+        yield Finding(
+            rule="gpu-memory-failed",
+            message=f"{card(gpu)}: {', '.join(gpu.repairs_failed)}: its memory can no longer be repaired; have it "
+            "replaced, and leave it out by CUDA_VISIBLE_DEVICES until then",
+        )
+    if gpu.repairs_pending:
+        yield Finding(
+            rule="gpu-memory-pending",
+            severity="warning",
+            message=f"{card(gpu)} waits for a reset to repair its memory ({', '.join(gpu.repairs_pending)}): "
+            f"{_reset(gpu)}, before a long run",
+        )
+
+
+def _slow(gpu: Gpu) -> Iterator[Finding]:
+    if gpu.slowed:
+        yield Finding(
+            rule="gpu-slowed",
+            severity="warning",
+            message=f"{card(gpu)} slows itself down ({', '.join(gpu.slowed)}): every rank waits for the slowest one; "
+            "see to cooling and power (`nvidia-smi -q -d PERFORMANCE,TEMPERATURE`)",
+        )
+
+
+def _fabric(gpu: GpuFacts, seen: tuple[Gpu, ...]) -> Iterator[Finding]:
+    on_fabric = [one for one in seen if one.fabric_state and not one.lost]
+    unready = [one for one in on_fabric if one.fabric_state != "Completed" or one.fabric_status not in {"", "Success"}]
+    if unready:
+        first = unready[0]
+        state = f"{first.fabric_state}, {first.fabric_status}" if first.fabric_status else first.fabric_state
+        yield Finding(
+            rule="fabric-not-ready",
+            message=f"{cards(unready)}: not registered with the NVSwitch fabric (state {state}), CUDA will fail with "
+            f"error 802, system not yet initialized: {_manager(gpu, first)}",
+        )
+    elif on_fabric and gpu.fabric_manager and gpu.fabric_manager.state == "failed":
+        yield Finding(
+            rule="fabric-manager",
+            message="the cards are registered with the NVSwitch fabric, but the fabric manager has failed since; new "
+            f"programs on several GPUs may not start: {_manager(gpu, on_fabric[0])}",
+        )
+    unwell = [one for one in on_fabric if one.fabric_health]
+    if unwell:
+        yield Finding(
+            rule="fabric-unhealthy",
+            severity="warning",
+            message=f"{cards(unwell)}: the NVSwitch links are not well ({unwell[0].fabric_health}): expect slow or "
+            "failing collectives; see `nvidia-smi nvlink -e` and the fabric manager's log",
+        )
+
+
+def _manager(gpu: GpuFacts, one: Gpu) -> str:
+    manager = gpu.fabric_manager
+    start = "`systemctl restart nvidia-fabricmanager` as root, then `journalctl -u nvidia-fabricmanager`"
+    if manager is None:
+        return f"no fabric manager is seen here (install that of driver {one.driver}, or it is the host's): {start}"
+    if manager.version and manager.version != one.driver:
+        return (
+            f"the fabric manager is {manager.version}, the driver {one.driver}, and it starts only with its own: "
+            f"install nvidia-fabricmanager {one.driver}, then {start}"
+        )
+    return f"the fabric manager is {manager.state}: {start}"
+
+
+def _xids(gpu: GpuFacts, seen: tuple[Gpu, ...]) -> Iterator[Finding]:
+    ours = [(xid, one) for xid in gpu.xids or () for one in seen if _same_bus(xid.bus, one.bus)]
+    for xid, one in ours:
+        if xid.code in FATAL:
+            yield _fatal(xid, one)
+    rest = [(xid, one) for xid, one in ours if xid.code not in FATAL]
+    if rest:
+        told = "; ".join(f"GPU {one.index} {_kind(xid)}" for xid, one in rest[:8])
+        yield Finding(
+            rule="gpu-xid-noted",
+            severity="note",
+            message=f"the kernel's log has messages of the driver that programs bring about: {told}",
+            text=rest[-1][0].text,
+        )
+
+
+def _fatal(xid: Xid, one: Gpu) -> Finding:
+    over = xid.age is not None and xid.age > DAY and not (one.recovery or one.lost or one.ecc_uncorrectable)
+    since = f", the last {_ago(xid.age)} ago" if xid.age is not None else ""
+    return Finding(
+        rule="gpu-xid",
+        severity="warning" if over else "error",
+        message=f"{card(one)}: {_kind(xid)}: {FATAL[xid.code]}{since}: {_reset(one)}; if it was reset since, "
+        "`dmesg --clear` as root forgets it",
+        text=xid.text,
+    )
+
+
+def _kind(xid: Xid) -> str:
+    meaning = PROGRAM.get(xid.code)
+    return f"Xid {xid.code}" + (f" ({meaning})" if meaning else "") + (f" ×{xid.count}" if xid.count > 1 else "")
+
+
+def _ago(age: float) -> str:
+    for unit, length in (("days", DAY), ("hours", 3600.0), ("minutes", 60.0)):
+        if age >= 2 * length:
+            return f"{age / length:.0f} {unit}"
+    return f"{age:.0f} seconds"
+
+
+def _same_bus(one: str, other: str) -> bool:
+    """Compare addresses: the kernel's log says 0000:3b:00, nvidia-smi 00000000:3B:00.0."""
+    return bool(one) and _bus(one) == _bus(other)
+
+
+def _bus(text: str) -> tuple[int, ...]:
+    parts = re.split(r"[:.]", text)[:3]
+    return tuple(int(part, 16) for part in parts) if all(re.fullmatch(r"[0-9A-Fa-f]+", part) for part in parts) else ()
