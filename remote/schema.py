@@ -267,7 +267,7 @@ class ProbeRequest:
 
     `bundle` is the bundle's id; its overlay is first on the path. `until` is the last level that is wanted (None: all);
     `deadline` is for the levels before the rehearsal, which has `rehearsal` seconds of its own. `patched` says that
-    the whole series for these versions is in force, be it by the overlay or in the installed packages themselves.
+    the series for these versions is in force (less what was left out by will), by the overlay or in the packages.
     """
 
     job: Job
