@@ -6,15 +6,17 @@ from typing import TYPE_CHECKING
 from invoke import Collection, task
 
 from local.demo import show
-from local.steps import OnHosts, OnLaptop
-from local.tasks import gate
+from local.steps import OnHosts, OnLaptop, OnTargets
+from local.tasks import gate, laptop
 from local.tasks import run as job
 
 if TYPE_CHECKING:
     from local.screen import Screen
     from local.session import Session
+    from local.steps import Chosen
 
 on_hosts = partial(task, klass=OnHosts)
+on_targets = partial(task, klass=OnTargets)
 on_laptop = partial(task, klass=OnLaptop)
 
 
@@ -75,6 +77,18 @@ def patches(session: "Session", json=False):
     return gate.states(session)
 
 
+@on_targets(iterable=["without"])
+def check(chosen: "Chosen", all=False, suggest=None, watch=False, without=None, no_patches=False):  # noqa: A002
+    """The static level alone, from kept sources: no connection."""
+    laptop.check(chosen, everything=all, suggest=suggest, watch=watch, without=without, no_patches=no_patches)
+
+
+@on_targets()
+def matrix(chosen: "Chosen", package="vllm", releases=None):
+    """Which releases of a package the job's code and patches fit."""
+    laptop.matrix(chosen, package=package, releases=releases)
+
+
 @on_laptop(name="run")
 def demo(screen: "Screen", svg=None, fresh=False):
     """The whole job on a loopback host, from gate to verify."""
@@ -93,7 +107,7 @@ def down(screen: "Screen"):
     show.down(screen)
 
 
-namespace = Collection(hosts, preflight, extract, status, logs, stop, verify, runs, patches)
+namespace = Collection(hosts, preflight, extract, status, logs, stop, verify, runs, patches, check, matrix)
 demos = Collection("demo", up, down)
 demos.add_task(demo, default=True)
 namespace.add_collection(demos)

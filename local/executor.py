@@ -21,7 +21,7 @@ from invoke.exceptions import Exit
 from local import errors, folders, inventory, targets
 from local.screen import Screen
 from local.session import Interrupted, Session
-from local.steps import OnHosts, OnLaptop
+from local.steps import Chosen, OnHosts, OnLaptop, OnTargets
 from local.summary import print_error, print_summary, print_way_back
 
 if TYPE_CHECKING:
@@ -69,18 +69,15 @@ class Executor(FabricExecutor):  # type: ignore[misc]
         return errors.worst(codes) or max(codes)
 
     def _on_laptop(self, screen: Screen, call: Call) -> int:
-        """Run a task once: ours gets the screen, any other its usual context."""
+        """Run a task once: ours gets the screen (and targets, where it is about some), any other its usual context."""
+        if isinstance(call.task, OnTargets):
+            step = Step(call.task, call.kwargs)
+            return int(call.task.body(Chosen(screen, self._targets([step], needs_job=True)), **step.options) or 0)
         first = screen if isinstance(call.task, OnLaptop) else Context(self.config)
         return int(call.task.body(first, **call.kwargs) or 0)
 
     def _on_hosts(self, screen: Screen, steps: list[Step]) -> int:
-        file, job = _common(steps, "inventory"), _common(steps, "job")
-        chosen = targets.resolve(
-            inventory.load(self._inventory(file)),
-            self.core[0].args.hosts.value,
-            job,
-            needs_job=any(step.task.needs_job for step in steps),
-        )
+        chosen = self._targets(steps, needs_job=any(step.task.needs_job for step in steps))
         sessions = list(_sessions(screen, [self._as_told(target) for target in chosen]))
         interrupted = _all([Pipeline(screen, session, steps) for session in sessions], screen)
         for step in steps:
@@ -88,6 +85,12 @@ class Executor(FabricExecutor):  # type: ignore[misc]
         if not all(step.task.brief for step in steps):
             print_summary(screen.console, sessions)
         return INTERRUPTED if interrupted else errors.worst([session.code for session in sessions])
+
+    def _targets(self, steps: list[Step], *, needs_job: bool) -> tuple[targets.Target, ...]:
+        """Give the hosts that the command line names, with their job."""
+        file, job = _common(steps, "inventory"), _common(steps, "job")
+        known = inventory.load(self._inventory(file))
+        return targets.resolve(known, self.core[0].args.hosts.value, job, needs_job=needs_job)
 
     def _as_told(self, target: targets.Target) -> targets.Target:
         """Let fab's own options win: -i for the key, -S for ssh_config, -t for the seconds to connect in."""
@@ -112,7 +115,7 @@ class Step:
     """One task of the chain with its options, less those that the executor reads itself."""
 
     def __init__(self, task: Any, given: dict[str, Any]) -> None:
-        self.task: OnHosts = task
+        self.task = task
         self.common = {name: given.get(name) for name in COMMON}
         self.options = {name: value for name, value in given.items() if name not in COMMON}
 

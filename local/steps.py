@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from invoke.parser.argument import Argument
@@ -10,9 +11,12 @@ from invoke.tasks import Task
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from local.screen import Screen
     from local.session import Session
+    from local.targets import Target
 
 HELP = {
+    "all": "Show what is no finding as well, with the reason.",
     "batch": "How many samples go to the engine at once.",
     "detach": "Return once the start is confirmed; do not follow.",
     "follow": "Go on until the run ends.",
@@ -21,10 +25,14 @@ HELP = {
     "job": "The job to do, when the inventory has more than one.",
     "json": "Write a JSON document on standard output.",
     "no_patches": "Gate the host as it is, without our patch series.",
+    "package": "The package whose releases are tried (vllm or speculators).",
+    "releases": "Which releases: 0.15.0,0.16.0 or '>=0.12,<0.18' (default: the newest).",
     "report": "Write the gate's JSON report to this file (- for standard output).",
     "run": "The run to look at (default: the latest).",
+    "suggest": "Write every known fix as a new patch to this file, for review.",
     "svg": "Also write what is shown as a picture to this file.",
     "until": "Stop after this level of the gate.",
+    "watch": "Examine again whenever a patch file changes.",
     "without": "Leave out this patch of the series (may be repeated).",
 }
 
@@ -44,7 +52,16 @@ class _Documented(Task):  # type: ignore[type-arg]
         return arguments
 
 
-class OnHosts(_Documented):
+class _OfTargets(_Documented):
+    """A task that works on hosts of the inventory: the executor reads these two options before any body runs."""
+
+    def get_arguments(self, ignore_unknown_help: bool | None = None) -> list[Argument]:  # noqa: FBT001 - Invoke's
+        """Add what every such task takes."""
+        common = [Argument(name="inventory", help=HELP["inventory"]), Argument(name="job", help=HELP["job"])]
+        return [*super().get_arguments(ignore_unknown_help), *common]
+
+
+class OnHosts(_OfTargets):
     """A step of the pipeline that runs on each host: its body gets the host's Session.
 
     `gather` is called once, after all pipelines have ended, with every session and the options given. `brief` steps
@@ -65,15 +82,22 @@ class OnHosts(_Documented):
         self.needs_job = needs_job
         self.brief = brief
 
-    def get_arguments(self, ignore_unknown_help: bool | None = None) -> list[Argument]:  # noqa: FBT001 - Invoke's
-        """Add what every step takes: the executor reads these two before any body runs."""
-        common = [Argument(name="inventory", help=HELP["inventory"]), Argument(name="job", help=HELP["job"])]
-        return [*super().get_arguments(ignore_unknown_help), *common]
-
     def finish(self, sessions: Sequence[Session], options: dict[str, Any]) -> None:
         """Show what all hosts together gave."""
         if self.gather:
             self.gather(sessions, **options)
+
+
+class OnTargets(_OfTargets):
+    """Something done once, on the laptop, about hosts that are not connected to: its body gets what was Chosen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The hosts of the command line, each with its job, and where to tell of them."""
+
+    screen: Screen
+    targets: Sequence[Target]
 
 
 class OnLaptop(_Documented):

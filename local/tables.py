@@ -112,6 +112,14 @@ def patches(rows: Sequence[tuple[Patch, Mapping[str, str]]], names: Sequence[str
     return table
 
 
+def matrix(package: str, rows: Sequence[tuple[str, ...]]) -> Table:
+    """Give what the static level says of many releases as a table."""
+    table = _table(package, "as it is", "with patches", "patches", "the first thing in the way")
+    for row in rows:
+        table.add_row(*(escape(clean(cell)) for cell in row))
+    return table
+
+
 def _phase(phase: str) -> str:
     style = STYLES.get(phase, "bold")
     return f"[{style}]{phase}[/]"

@@ -33,7 +33,7 @@ def test_the_level_fetches_what_it_needs_and_check_goes_on_without_a_host(stage:
     packed = bundle.pack(None, {})
     host.push(packed)
     facts = host.call("facts", schema.FactsRequest(job=job), schema.HostFacts, bundle=packed.id, deadline=60)
-    context = Context(host=host, job=job, bundle=packed.id, facts=facts, applied=Applied(), secrets={})
+    context = Context(host=host, job=job, bundle=packed.id, facts=facts, series=(), applied=Applied(), secrets={})
     (check,) = static.run(context)
     assert [(finding.rule, finding.line, finding.text) for finding in check.findings] == [
         ("unknown-argument", 4, "run(a=1, gone=2)")
