@@ -19,7 +19,7 @@ from remote.rehearsal.blame import Frame
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-SHARED = re.compile(r"(/dev/shm/(?:psm_|torch_)\S+)$")
+SHARED = re.compile(r"(/dev/shm/(?:psm_|torch_|sem\.mp-)\S+)$")
 
 
 @contextlib.contextmanager
@@ -48,7 +48,7 @@ def stack_of(thread: int) -> list[Frame]:
 
 
 def forget_shared_memory() -> None:
-    """Unlink the shared memory that this process has mapped: who is killed cannot do it."""
+    """Unlink the shared memory and semaphores that this process has mapped: who is killed cannot do it."""
     maps = Path("/proc/self/maps")
     for name in {match[1] for line in maps.read_text().splitlines() if (match := SHARED.search(line))}:
         with contextlib.suppress(OSError):

@@ -69,8 +69,9 @@ class Rehearsal:
 
     def crashed(self, error: BaseException) -> Finding:
         """Describe an exception with the line that is to blame."""
-        traceback.print_exception(error)
-        found = blame.finding(error, self.said.text(), self.modules, self.overlay, during=self.during)
+        said = self.said.text()
+        traceback.print_exception(error)  # after the look at what others have told
+        found = blame.finding(error, said, self.modules, self.overlay, during=self.during)
         if isinstance(error, EngineError):
             found = replace(reports.entry(self.modules, self.overlay), rule="rehearsal-rows", message=found.message)
         return found
@@ -107,6 +108,8 @@ def check(
             traceback.print_exception(error)
             rehearsal.findings.append(reports.fault(error))
             return rehearsal.check()
+        finally:
+            forget_shared_memory()
 
 
 def _judged(rehearsal: Rehearsal) -> Check:
