@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 LIMIT = 10.0
 _RELEASE = re.compile(r"release ([\d.]+)")
 # torch keeps what torch.cuda.get_arch_list() gives as one string of its library: "sm_80 sm_90 sm_100 compute_120".
-_ARCHS = re.compile(rb"\0((?:(?:sm|compute)_\d{2,3}[af]? ?){1,40})\0")
+_ARCHS = re.compile(rb"\0((?:(?:sm|compute)_\d{2,3}[af]? ?){1,40})(?=\0)")
 
 
 def cuda_home(path: str | None, search: str | None = None) -> CudaHome:

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import pwd
 import time
 from pathlib import Path
 
 import pytest
 
 from remote import gpu
+from tests.payload import gpu_fakes
 
 DATA = Path(__file__).parent / "data"
 
 
 def recorded(name: str) -> str:
     return (DATA / f"nvidia-smi-{name}.txt").read_text()
-
-
-def program(folder: Path, body: str, name: str = "smi") -> str:
-    path = folder / name
-    path.write_text(f"#!/bin/sh\n{body}\n")
-    path.chmod(0o755)
-    return str(path)
 
 
 def test_eight_cards_are_read() -> None:
@@ -83,7 +79,7 @@ def test_not_installed_is_told() -> None:
 
 def test_a_hung_one_is_left_behind_in_time(tmp_path: Path) -> None:
     started = time.monotonic()
-    facts = gpu.gpus(program=program(tmp_path, "exec sleep 600"), limit=0.3)
+    facts = gpu.gpus(program=gpu_fakes.program(tmp_path, "exec sleep 600"), limit=0.3)
     assert (facts.error or "").startswith("hung")
     assert time.monotonic() - started < 10
 
@@ -93,23 +89,45 @@ def test_a_program_that_is_none_is_told(tmp_path: Path) -> None:
     assert (gpu.gpus(program=str(tmp_path / "smi")).error or "").startswith("failed")
 
 
-def test_a_real_program_is_asked_for_the_right_fields(tmp_path: Path) -> None:
-    body = f'test "$1" = "--query-gpu={",".join(gpu.FIELDS)}" && cat {DATA / "nvidia-smi-8xB200.txt"}'
-    assert len(gpu.gpus(program=program(tmp_path, body)).gpus) == 8
+def test_half_a_document_is_followed_by_the_rows(tmp_path: Path) -> None:
+    (tmp_path / "half.xml").write_text(gpu_fakes.Machine().xml()[:9000])
+    rows = DATA / "nvidia-smi-8xB200.txt"
+    first = f'test "$1" = -q && exec cat {tmp_path}/half.xml'
+    body = f'{first}\ntest "$1" = "--query-gpu={",".join(gpu.FIELDS)}" && cat {rows}'
+    facts = gpu.gpus(program=gpu_fakes.program(tmp_path, body))
+    assert len(facts.gpus) == 8
+    assert (facts.error, facts.cuda, facts.xids) == (None, None, None)
 
 
-def test_cuda_home_tells_what_nvcc_is(tmp_path: Path) -> None:
-    (tmp_path / "bin").mkdir()
-    program(tmp_path / "bin", 'echo "Cuda compilation tools, release 12.8, V12.8.61"', "nvcc")
-    assert gpu.cuda_home(str(tmp_path)).nvcc == "12.8"
-    assert gpu.cuda_home(str(tmp_path)).exists
+def test_a_message_instead_of_the_document_is_the_answer_and_nothing_more_is_asked(tmp_path: Path) -> None:
+    asked = tmp_path / "asked"
+    body = f'echo "$*" >> {asked}; cat {DATA}/nvidia-smi-mismatch.txt; exit 18'
+    facts = gpu.gpus(program=gpu_fakes.program(tmp_path, body))
+    assert "Driver/library version mismatch" in (facts.error or "")
+    assert asked.read_text() == "-q -x\n"
 
 
-@pytest.mark.parametrize("path", [None, ""])
-def test_no_cuda_home_is_no_error(path: str | None) -> None:
-    assert gpu.cuda_home(path).path is None
+def test_a_document_with_a_failure_is_both(tmp_path: Path) -> None:
+    (tmp_path / "document.xml").write_text(gpu_fakes.Machine(count=1).xml())
+    body = f"cat {tmp_path}/document.xml; echo Unable to determine the device handle for GPU1 >&2; exit 15"
+    facts = gpu.gpus(program=gpu_fakes.program(tmp_path, body))
+    assert [card.index for card in facts.gpus] == [0]
+    assert facts.error == "failed: Unable to determine the device handle for GPU1 (exit 15)"
 
 
-def test_a_cuda_home_that_is_not_there_is_told() -> None:
-    told = gpu.cuda_home("/nonexistent/cuda")
-    assert (told.path, told.exists, told.nvcc) == ("/nonexistent/cuda", False, None)
+@pytest.mark.parametrize("rows", ["0, 9.0\n1, 10.0\n", "0, 9.0\n1, 10.0\nx, 1\n2, [N/A]\n3\n"])
+def test_capabilities_are_asked_apart(tmp_path: Path, rows: str) -> None:
+    (tmp_path / "rows").write_text(rows)
+    assert gpu.capabilities(gpu_fakes.program(tmp_path, f"cat {tmp_path}/rows")) == {0: "9.0", 1: "10.0"}
+
+
+def test_an_older_driver_knows_no_capabilities(tmp_path: Path) -> None:
+    body = "echo 'Field \"compute_cap\" is not a valid field to query.'; exit 2"
+    assert gpu.capabilities(gpu_fakes.program(tmp_path, body)) == {}
+
+
+def test_a_process_is_told_with_its_user(tmp_path: Path) -> None:
+    mine = gpu_fakes.process(os.getpid(), "python3", 900) + gpu_fakes.process(2**22 + 7, "gone", 1)
+    machine = gpu_fakes.Machine(count=1, wrong={0: {"processes": mine}})
+    first, gone = gpu.gpus(program=gpu_fakes.smi(tmp_path, machine)).gpus[0].processes
+    assert (first.user, gone.user) == (pwd.getpwuid(os.getuid()).pw_name, "")
