@@ -1,6 +1,6 @@
 r"""The result channel: answers leave on the real standard output; what anybody prints ends on standard error.
 
-A frame is `\x1e<NAME> <header>\n<body>`. Answers are `PRUDENT-GATE <length> <sha256>`; see docs/architecture.md.
+A frame is `\x1e<NAME> <header>\n<body>`. Answers are `PRUDENT-GATE <length> <sha256>`; see docs/wire.md.
 """
 
 from __future__ import annotations

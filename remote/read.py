@@ -1,6 +1,6 @@
 """Verb `read`: a run's log and events as frames from byte offsets, until the run is over and both are read.
 
-Frames are told in docs/architecture.md ("Following"). The `end` frame carries the exit document, or null with `lost`
+Frames are told in docs/wire.md ("Following"). The `end` frame carries the exit document, or null with `lost`
 (nobody owns the run any more and it left no exit.json), `error` (what was asked for is not there) or neither
 (`follow` was false). A reader that has gone away ends the stream at the next frame.
 """
