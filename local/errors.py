@@ -38,6 +38,10 @@ class Unreachable(PrudentError):
     transient = False  # True where the same attempt may work later: no answer, refused, broken off
 
 
+class Denied(Unreachable):
+    """The host answers and lets none of our keys in: waiting does not change that."""
+
+
 class JobFailed(PrudentError):
     """The job failed for good."""
 

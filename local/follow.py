@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import tenacity
 
-from local.errors import GaveUp, LinkLost, PayloadCrashed, PrudentError, Unreachable, UsageError
+from local.errors import Denied, GaveUp, LinkLost, PayloadCrashed, PrudentError, Unreachable, UsageError
 from local.streaming import BadStream, Frame, Frames
 from remote import wire
 from remote.schema import Exit, ReadRequest
@@ -194,7 +194,7 @@ class Follower:
             self._crashes += 1
             if self._crashes >= CRASHES:
                 return False
-        elif not isinstance(error, LinkLost | Unreachable):
+        elif isinstance(error, Denied) or not isinstance(error, LinkLost | Unreachable):
             return False
         if self._fresh:
             state.attempt_number = 1  # this connection worked: the delays start over

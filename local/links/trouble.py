@@ -10,7 +10,7 @@ import paramiko
 from paramiko.auth_strategy import AuthFailure
 from paramiko.ssh_exception import IncompatiblePeer
 
-from local.errors import HostKeyError, PrudentError, Unreachable
+from local.errors import Denied, HostKeyError, PrudentError, Unreachable
 from local.links import userkeys
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def explain(error: BaseException, *, target: str, where: str) -> PrudentError:
     if isinstance(error, PrudentError):
         return error
     if isinstance(error, AuthFailure) and not userkeys.lost(error):
-        return Unreachable(
+        return Denied(
             f"{target} lets none of our keys in: {userkeys.tried(error)}",
             remedy="Name the right `user` and `identity_file`, or have the key put into the host's authorized_keys.",
             where=where,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from local.errors import GaveUp, LinkLost, PayloadCrashed, Unreachable, UsageError
+from local.errors import Denied, GaveUp, LinkLost, PayloadCrashed, Unreachable, UsageError
 from local.follow import Follower, follow
 from local.links.fake import FakeStream
 from remote.channel import FRAME, MARK
@@ -141,6 +141,13 @@ def test_an_unreachable_host_is_waited_for() -> None:
     place, seen = script(Unreachable("refused"), LinkLost("cut"), [END]), Seen()
     assert watch(place, seen) is not None
     assert len(seen.link) == 2
+
+
+def test_a_host_that_lets_no_key_in_is_not_asked_for_ever() -> None:
+    place = script(LinkLost("cut"), Denied("lets none of our keys in"))
+    with pytest.raises(Denied):
+        watch(place, Seen())
+    assert len(place.asked) == 2
 
 
 def test_patience_ends_with_a_way_to_come_back() -> None:
