@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 LIMIT = 10.0
 _RELEASE = re.compile(r"release ([\d.]+)")
-# torch keeps what torch.cuda.get_arch_list() gives as one string of its library: "sm_80 sm_90 sm_100 compute_120".
+# torch keeps what torch.cuda.get_arch_list() gives as one string of its library: "sm_80 sm_90 compute_90".
 _ARCHS = re.compile(rb"\0((?:(?:sm|compute)_\d{2,3}[af]? ?){1,40})(?=\0)")
 
 
@@ -60,13 +60,6 @@ def archs(library: Path) -> tuple[str, ...]:
         longest = max(lists, key=len, default=[])
         return tuple(word.decode() for word in longest)
     return ()
-
-
-def torch_archs() -> tuple[str, ...]:
-    """Give what torch itself says it was built for: for a process that imports torch anyway."""
-    import torch as installed
-
-    return tuple(installed.cuda.get_arch_list())
 
 
 def search_path(python: str, env: Mapping[str, str], path: str | None) -> str:

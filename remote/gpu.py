@@ -9,19 +9,26 @@ import contextlib
 import dataclasses
 import os
 import pwd
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from remote import commands, gpu_services, gpu_xml, kernel_log
 from remote.schema import Gpu, GpuFacts
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 FIELDS = ("index", "name", "uuid", "memory.total", "memory.used", "driver_version")
-LIMIT = 10.0
+LIMIT = 20.0  # without persistence mode the driver wakes eight cards for every call
 MIB = 1024 * 1024
 
 
 def gpus(*, program: str = "nvidia-smi", limit: float = LIMIT) -> GpuFacts:
     """Ask nvidia-smi for the GPUs and their health, and the machine for what nvidia-smi does not know."""
-    said = commands.run([program, "-q", "-x"], limit=limit)
+    with ThreadPoolExecutor(1) as beside:  # side by side the two wake the cards once
+        known = beside.submit(capabilities, program, limit)
+        said = commands.run([program, "-q", "-x"], limit=limit)
     if said.code is None:
         return GpuFacts(error=said.trouble + _stuck(program) if said.trouble.startswith("hung") else said.trouble)
     facts = gpu_xml.parse(said.out)
@@ -30,7 +37,7 @@ def gpus(*, program: str = "nvidia-smi", limit: float = LIMIT) -> GpuFacts:
     if said.code != 0:
         rest = " ".join(said.err.split()) or "nvidia-smi said no more"
         facts = dataclasses.replace(facts, error=facts.error or f"failed: {rest} (exit {said.code})")
-    return _whole(facts, program, limit) if facts.gpus else facts
+    return _whole(facts, known.result()) if facts.gpus else facts
 
 
 def parse(out: str, code: int = 0, err: str = "") -> GpuFacts:
@@ -59,9 +66,8 @@ def capabilities(program: str = "nvidia-smi", limit: float = LIMIT) -> dict[int,
     }
 
 
-def _whole(facts: GpuFacts, program: str, limit: float) -> GpuFacts:
+def _whole(facts: GpuFacts, known: Mapping[int, str]) -> GpuFacts:
     """Add what the document does not hold."""
-    known = capabilities(program, limit)
     cards = tuple(
         dataclasses.replace(
             card,

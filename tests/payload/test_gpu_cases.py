@@ -223,9 +223,9 @@ def test_a_hung_nvidia_smi_is_left_behind_and_told(stage: Stage, tmp_path: Path)
     gpu_fakes.program(programs, "exec sleep 600")
     started = time.monotonic()
     facts = asked(stage, programs, stage.job(device="cuda", tensor_parallel=8))
-    assert time.monotonic() - started < 40
+    assert time.monotonic() - started < 60
     (finding,) = [one for one in host.decide(facts, job(engine="command")).findings if one.rule == "gpu-unknown"]
-    assert "hung: no answer from nvidia-smi in 10 s" in finding.message
+    assert "hung: no answer from nvidia-smi in 20 s" in finding.message
     assert "state D" in finding.message
     assert "reboot" in finding.message
 
