@@ -34,7 +34,7 @@ def answer(request: FactsRequest) -> HostFacts:
     job = request.job
     found = _installed(job, request.sources)
     distributions, records = packages.distributions(found.path)
-    graphics = GpuFacts() if job and job.device == "cpu" else gpu.gpus()  # a hung driver is none of its business
+    graphics = _graphics(job)
     return HostFacts(
         hostname=platform.node(),
         system=f"{platform.system()} {platform.release()} {platform.machine()}",
@@ -97,6 +97,13 @@ def _installed(job: Job | None, sources: Iterable[str]) -> Installed:
         return packages.installed(job.python if job else sys.executable, job.env if job else {}, names)
     except packages.PackagesUnknown:
         return packages.here()
+
+
+def _graphics(job: Job | None) -> GpuFacts:
+    """Ask for the GPUs, unless the job wants none: a hung driver is no business of its."""
+    if job is None:
+        return gpu.gpus()
+    return GpuFacts() if job.device == "cpu" else gpu.gpus(libraries=job.env.get("LD_LIBRARY_PATH"))
 
 
 def _cuda_home(job: Job | None) -> CudaHome:

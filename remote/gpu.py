@@ -24,11 +24,15 @@ LIMIT = 20.0  # without persistence mode the driver wakes eight cards for every 
 MIB = 1024 * 1024
 
 
-def gpus(*, program: str = "nvidia-smi", limit: float = LIMIT) -> GpuFacts:
-    """Ask nvidia-smi for the GPUs and their health, and the machine for what nvidia-smi does not know."""
+def gpus(*, program: str = "nvidia-smi", limit: float = LIMIT, libraries: str | None = None) -> GpuFacts:
+    """Ask nvidia-smi for the GPUs and their health, and the machine for what nvidia-smi does not know.
+
+    `libraries` is the job's LD_LIBRARY_PATH: a compatibility package found there runs newer CUDA than the driver.
+    """
+    env = {**os.environ, "LD_LIBRARY_PATH": libraries} if libraries else None
     with ThreadPoolExecutor(1) as beside:  # side by side the two wake the cards once
         known = beside.submit(capabilities, program, limit)
-        said = commands.run([program, "-q", "-x"], limit=limit)
+        said = commands.run([program, "-q", "-x"], limit=limit, env=env)
     if said.code is None:
         return GpuFacts(error=said.trouble + _stuck(program) if said.trouble.startswith("hung") else said.trouble)
     facts = gpu_xml.parse(said.out)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 LIMIT = 3.0
 MOST = 50  # kinds of message; a card in trouble writes thousands of lines of few kinds
-_XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9A-Fa-f:.]+)\): (\d{1,4})\b")
+_XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9A-Fa-f:.]+)[^)]{0,40}\): (\d{1,4})\b")
 _LOADED = re.compile(r"NVRM: loading NVIDIA")  # the driver starts anew: what was before it is over
 _SINCE_BOOT = re.compile(r"\[\s*(\d+\.\d+)\]")
 _QUESTIONS = (("dmesg",), ("journalctl", "-k", "-b", "-o", "short-monotonic", "--no-pager", "-q", "--grep", "NVRM"))

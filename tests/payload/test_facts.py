@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import resource
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -207,3 +208,32 @@ def test_a_session_of_someone_elses_pythonpath_is_not_the_jobs(stage: Stage, tmp
 
 def test_documents_travel_whole(stage: Stage) -> None:
     assert dataclasses.asdict(ask(stage))["hostname"] == os.uname().nodename
+
+
+@pytest.mark.parametrize(
+    ("user", "text", "answer"),
+    [
+        ("root", "KillUserProcesses=yes\n", False),
+        ("bob", "KillUserProcesses=yes\n", True),
+        ("bob", "KillUserProcesses=yes\nKillExcludeUsers=root bob\n", False),
+        ("root", "KillUserProcesses=yes\nKillExcludeUsers=\n", True),
+        ("bob", "KillUserProcesses=no\n", False),
+    ],
+)
+def test_logind_spares_whom_it_is_told_to(tmp_path: Path, user: str, text: str, answer: object) -> None:
+    (tmp_path / "logind.conf").write_text(text)
+    program = tmp_path / "loginctl"
+    program.write_text("#!/bin/sh\nexit 1\n")
+    program.chmod(0o755)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", str(tmp_path), prepend=":")
+        told = kill_user_processes(systemd=str(tmp_path), files=(str(tmp_path / "logind.conf"),), user=user)
+    assert told is answer
+
+
+def test_limits_and_shared_memory_are_the_sessions(stage: Stage) -> None:
+    facts = ask(stage)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    assert (facts.limits["nofile"], facts.limits["nofile_hard"]) == (soft, hard)
+    assert set(facts.limits) == {f"{name}{kind}" for name in ("nofile", "memlock", "nproc") for kind in ("", "_hard")}
+    assert facts.shm_total >= facts.shm_free

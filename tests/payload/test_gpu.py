@@ -131,3 +131,10 @@ def test_a_process_is_told_with_its_user(tmp_path: Path) -> None:
     machine = gpu_fakes.Machine(count=1, wrong={0: {"processes": mine}})
     first, gone = gpu.gpus(program=gpu_fakes.smi(tmp_path, machine)).gpus[0].processes
     assert (first.user, gone.user) == (pwd.getpwuid(os.getuid()).pw_name, "")
+
+
+def test_nvidia_smi_sees_the_libraries_of_the_job(tmp_path: Path) -> None:
+    (tmp_path / "document.xml").write_text(gpu_fakes.Machine(count=1).xml().replace(">13.0<", ">compat<"))
+    body = f'cat {tmp_path}/document.xml | sed "s|>compat<|>$LD_LIBRARY_PATH<|"'
+    program = gpu_fakes.program(tmp_path, body)
+    assert gpu.gpus(program=program, libraries="/usr/local/cuda/compat").cuda == "/usr/local/cuda/compat"

@@ -44,6 +44,7 @@ def test_what_was_before_the_driver_was_loaded_is_over() -> None:
     [
         (f"[ 12.000001] host01 kernel: {LOST}", 79, "0000:3b:00", 88.0),
         ("NVRM: Xid (0000:01:00): 13, 0005 00000000", 13, "0000:01:00", None),
+        ("NVRM: Xid (PCI:0000:01:00 GPU-I:05): 31, pid=7", 31, "0000:01:00", None),
         (
             "[Mon Nov 30 09:00:00 2026] NVRM: Xid (PCI:0000:06:00): 119, Timeout waiting for RPC",
             119,
