@@ -48,7 +48,7 @@ def bounds(dtype: str, *, experts: bool) -> Bounds:
     """Give the bounds for a model's kind and precision."""
     exact = dtype == "float32"
     if experts:
-        return Bounds(median=1e-4 if exact else 0.05, worst=FOREIGN)
+        return Bounds(median=1e-3 if exact else 0.05, worst=FOREIGN)
     return Bounds(median=1e-4, worst=1e-3) if exact else Bounds(median=0.05, worst=0.2)
 
 

@@ -94,16 +94,16 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Stack:
     return made
 
 
-def unpacked(job: Job, root: Path) -> Bundle:
+def unpacked(job: Job, root: Path, without: tuple[str, ...] = ()) -> Bundle:
     """Pack the job's bundle with what the series makes of the stack's own sources, and unpack it in its place."""
     site = next(Path(job.python).parent.parent.glob("lib/python3*/site-packages"))
-    series = patches.select(patches.load_series(), {"speculators": "0.3.0", "vllm": "0.16.0"})
+    series = patches.select(patches.load_series(), {"speculators": "0.3.0", "vllm": "0.16.0"}, without=without)
     sources = {path: (site / path).read_text() for patch in series for path in patch.files}
     applied = patches.apply(series, sources)
     assert not applied.findings
     packed = bundles.pack(job, applied.files)
     folder = root / "workdir" / "bundles" / packed.id
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     with tarfile.open(fileobj=io.BytesIO(packed.data)) as archive:
         archive.extractall(folder, filter="data")
     return Bundle(PurePosixPath(folder))
