@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 LARGEST = 16 * 2**20  # eight B200 give 350 kB: what is much larger is not of nvidia-smi
 MIB = 1024 * 1024
-_NOTHING = {"", "N/A", "[N/A]", "None", "Not Supported", "Requested functionality has been deprecated"}
+_NOTHING = {
+    "", "N/A", "[N/A]", "None", "Not Supported", "Insufficient Permissions",
+    "Requested functionality has been deprecated",
+}  # fmt: skip
 _FAILURES = ("GPU is lost", "GPU is inaccessible", "Unknown Error", "GPU requires reset")
 _SLOWED = {
     "hw_slowdown": "hardware slowdown",

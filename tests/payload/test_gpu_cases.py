@@ -81,7 +81,7 @@ CASES = [
         "a dead fabric manager",
         Machine(wrong=FABRIC),
         {"fabric-not-ready": "error"},
-        ("GPUs 0, 1, 2, 3, 4, 5, 6, 7", "In Progress", "error 802", "is failed", "systemctl restart"),
+        ("GPUs 0, 1, 2, 3, 4, 5, 6, 7", "In Progress", "error 802", "state is failed", "systemctl restart"),
         manager="failed",
     ),
     Case(

@@ -6,6 +6,8 @@ import xml.etree.ElementTree as ET
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from remote import gpu_xml
 from tests.payload.gpu_fakes import MIG_DEVICE, Machine, process
@@ -143,3 +145,19 @@ def test_a_document_that_lacks_readings_is_still_read(gone: str) -> None:
 @pytest.mark.parametrize("value", ["-1 MiB", "٣ MiB", "9" * 400 + " MiB", "lots", ""])
 def test_hostile_numbers_are_none(value: str) -> None:
     assert card(Machine(), fb_memory_usage__used=value).memory_used == 0
+
+
+ONE_CARD = Machine(count=1).xml()
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.integers(0, len(ONE_CARD)), st.integers(0, 80), st.text(max_size=20))
+def test_no_damage_is_a_crash(at: int, length: int, text: str) -> None:
+    found = gpu_xml.parse(ONE_CARD[:at] + text + ONE_CARD[at + length :])
+    assert found is None or all(one.memory_total >= 0 and one.ecc_uncorrectable >= 0 for one in found.gpus)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.text(max_size=200))
+def test_no_text_is_a_crash(text: str) -> None:
+    assert gpu_xml.parse(text) is None

@@ -61,6 +61,7 @@ def message(found: HostFacts, wanted: Any = ONE) -> str:
         ({"slowed": ("too hot",)}, {"gpu-slowed": "warning"}),
         ({"fabric_state": "Completed", "fabric_status": "Success"}, {}),
         ({"fabric_state": "Not Started"}, {"fabric-not-ready": "error"}),
+        ({"fabric_state": "Unknown Error"}, {}),
         ({"fabric_state": "Completed", "fabric_status": "Insufficient Resources"}, {"fabric-not-ready": "error"}),
         ({"fabric_state": "Completed", "fabric_health": "bandwidth degraded"}, {"fabric-unhealthy": "warning"}),
         ({"memory_used": 3 * GIB}, {"gpu-shared": "warning"}),
@@ -98,6 +99,14 @@ def test_many_processes_are_not_all_named() -> None:
     assert "process 10 `p10` (bob, 1.0 GiB)" in told
     assert "and 5 more" in told
     assert "p18" not in told
+
+
+def test_cards_that_are_free_are_offered() -> None:
+    busy = card(memory_used=170 * GIB)
+    spare = [replace(card(), index=number) for number in (1, 2)]
+    ill = replace(card(lost="GPU is lost"), index=3)
+    assert "take one that is free (GPUs 1, 2) by CUDA_VISIBLE_DEVICES" in message(machine(busy, *spare, ill))
+    assert "CUDA_VISIBLE_DEVICES" not in message(machine(busy, replace(busy, index=1)))
 
 
 @pytest.mark.parametrize(
@@ -152,7 +161,7 @@ def test_an_old_message_of_a_card_that_is_still_unwell_is_no_past() -> None:
     assert told == {"gpu-recovery": "error", "gpu-xid": "error"}
 
 
-@pytest.mark.parametrize(("manager", "words"), [(MANAGER, "is failed"), (None, "no fabric manager is seen here")])
+@pytest.mark.parametrize(("manager", "words"), [(MANAGER, "state is failed"), (None, "no fabric manager is seen here")])
 def test_a_fabric_that_is_not_ready_tells_of_its_manager(manager: FabricManager | None, words: str) -> None:
     assert words in message(machine(card(fabric_state="In Progress"), fabric_manager=manager))
 
@@ -256,6 +265,16 @@ def test_the_toolkit(toolkit: CudaHome, expected: dict[str, str]) -> None:
 def test_a_cpu_job_has_none_of_it() -> None:
     found = machine(card(lost="GPU is lost"), cuda="11.0", torch=torch(None), cuda_home=home("13.0"), error="hung")
     assert rules(replace(found, distributions=facts().distributions), job()) == {}
+
+
+def test_what_to_do_about_an_old_driver_fits_what_needs_it() -> None:
+    found = machine(card(), cuda="12.8", torch=torch("13.0"), cuda_home=CudaHome())
+    assert "update the driver to 580.65.06 or later, or install a build for CUDA 12" in message(found)
+    found = machine(card(), cuda="12.8", torch=None, cuda_home=home("13.0"))
+    assert "or name as CUDA_HOME a toolkit of CUDA 12" in message(found)
+    found = machine(card(), cuda="12.8", torch=None, cuda_home=home("12.9"))
+    assert "needs 12.9 for all it does" in message(found)
+    assert "575.51.03" in message(found)
 
 
 def test_the_table_is_in_order_and_names_its_source() -> None:

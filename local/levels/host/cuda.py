@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from remote.schema import CudaHome, Gpu, HostFacts, Job, TorchFacts
 
+_INSTEAD = {"torch": "install a build for", "toolkit": "name as CUDA_HOME a toolkit of"}
 _DATA = Path(__file__).with_name("cuda-releases.json")
 
 
@@ -89,7 +90,7 @@ def _too_old(what: str, named: str, wanted: tuple[int, ...], runs: tuple[int, ..
         severity="error" if refuses else "warning",
         message=f"driver {driver or '?'} runs CUDA up to {runs[0]}.{runs[-1]}, {named} needs "
         + (f"{wanted[0]}.x: it will not start" if refuses else f"{key} for all it does: PTX of it does not load")
-        + f"; update the driver to {needs or 'a newer one'} or later, or install a build for CUDA {runs[0]}",
+        + f"; update the driver to {needs or 'a newer one'} or later, or {_INSTEAD[what]} CUDA {runs[0]}",
     )
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from local.levels.host.words import card, size
+from local.levels.host.words import card, cards, size
 from remote.schema import Finding
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from remote.schema import Gpu, GpuProcess, HostFacts, Job
 
@@ -39,10 +39,12 @@ def findings(facts: HostFacts, job: Job, seen: tuple[Gpu, ...]) -> Iterator[Find
             message=f"the job needs {job.tensor_parallel} GPUs (tensor_parallel), the host shows {len(seen)}{through}: "
             "lower `tensor_parallel`, or take a host that has them",
         )
-    for gpu in used(seen, job):
+    taken = used(seen, job)
+    spare = [gpu for gpu in facts.gpu.gpus if gpu not in taken and _free(gpu, job)]
+    for gpu in taken:
         yield from _mig(gpu, job)
         yield from _mode(gpu, job)
-        yield from _held(gpu, job)
+        yield from _held(gpu, job, spare)
 
 
 def visible(gpus: tuple[Gpu, ...], named: str | None) -> tuple[Gpu, ...]:
@@ -101,23 +103,33 @@ def _mode(gpu: Gpu, job: Job) -> Iterator[Finding]:
         )
 
 
-def _held(gpu: Gpu, job: Job) -> Iterator[Finding]:
+def _held(gpu: Gpu, job: Job, spare: Sequence[Gpu]) -> Iterator[Finding]:
     if gpu.mig:
         return  # its memory is the slices'
     free, wanted = gpu.memory_total - gpu.memory_used, gpu.memory_total * job.memory_fraction
+    other = f", or take one that is free ({cards(spare)}) by CUDA_VISIBLE_DEVICES" if spare else ""
     if free < wanted:
         yield Finding(
             rule="gpu-busy",
-            message=f"{card(gpu)} has {size(free)} free, vLLM will ask for {size(wanted)}: {_holders(gpu)}, or lower "
-            "`memory_fraction`",
+            message=f"{card(gpu)} has {size(free)} free, vLLM will ask for {size(wanted)}: {_holders(gpu)}{other}, or "
+            "lower `memory_fraction`",
         )
-    elif _computing(gpu) or gpu.memory_used > UNSEEN:
+    elif _shared(gpu):
         yield Finding(
             rule="gpu-shared",
             severity="warning",
-            message=f"{card(gpu)} is not free ({size(gpu.memory_used)} used; the rest is enough): {_holders(gpu)}, or "
-            "the job shares its time and may run out of memory",
+            message=f"{card(gpu)} is not free ({size(gpu.memory_used)} used, the rest will do): {_holders(gpu)}{other}"
+            ", or the job shares its time and may run out of memory",
         )
+
+
+def _free(gpu: Gpu, job: Job) -> bool:
+    enough = gpu.memory_total - gpu.memory_used >= gpu.memory_total * job.memory_fraction
+    return enough and not (gpu.mig or gpu.lost or _shared(gpu))
+
+
+def _shared(gpu: Gpu) -> bool:
+    return bool(_computing(gpu)) or gpu.memory_used > UNSEEN
 
 
 def _holders(gpu: Gpu) -> str:
@@ -126,11 +138,11 @@ def _holders(gpu: Gpu) -> str:
     if not holders:
         return (
             "no process is shown for it: it is in another container, or a killed one left it behind; "
-            "`fuser -v /dev/nvidia*` as root on the machine itself tells, end what holds it"
+            "`fuser -v /dev/nvidia*` as root on the machine itself tells; end what holds it"
         )
     more = f" and {len(holders) - NAMED} more" if len(holders) > NAMED else ""
     named = ", ".join(_process(process) for process in holders[:NAMED])
-    return f"{named}{more} on it; end what holds it, or take another card by CUDA_VISIBLE_DEVICES"
+    return f"{named}{more} on it; end what holds it"
 
 
 def _process(process: GpuProcess) -> str:

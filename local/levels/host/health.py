@@ -24,6 +24,7 @@ FATAL = {
     119: "the card's firmware (GSP) does not answer",
     120: "the card's firmware (GSP) failed",
 }
+REGISTRATION = ("Not Started", "In Progress", "Completed")  # what else is said in its place is no state
 # What a program brings about; it says little of the card.
 PROGRAM = {
     13: "a program's exception",
@@ -97,7 +98,7 @@ def _slow(gpu: Gpu) -> Iterator[Finding]:
 
 
 def _fabric(gpu: GpuFacts, seen: tuple[Gpu, ...]) -> Iterator[Finding]:
-    on_fabric = [one for one in seen if one.fabric_state and not one.lost]
+    on_fabric = [one for one in seen if one.fabric_state in REGISTRATION]
     unready = [one for one in on_fabric if one.fabric_state != "Completed" or one.fabric_status not in {"", "Success"}]
     if unready:
         first = unready[0]
@@ -133,7 +134,7 @@ def _manager(gpu: GpuFacts, one: Gpu) -> str:
             f"the fabric manager is {manager.version}, the driver {one.driver}, and it starts only with its own: "
             f"install nvidia-fabricmanager {one.driver}, then {start}"
         )
-    return f"the fabric manager is {manager.state}: {start}"
+    return f"the fabric manager's state is {manager.state}: {start}"
 
 
 def _xids(gpu: GpuFacts, seen: tuple[Gpu, ...]) -> Iterator[Finding]:
