@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 BETWEEN = (2, 5, 9, 24, 33, 64, 100, 250, 511, 700)  # with the edges, more than twelve lengths
 IN_PARTS = (50, 40, 30, 7)  # a batch that takes two steps of STEP tokens: the second prompt is cut by the first
 STEP = 64
+SQUARES = 10**8  # of lengths that Transformers computes on a CPU within seconds: a prompt of 10,000 tokens, 24 of 2,048
+PART = 256  # tokens that are compared of each prompt beyond that
 CPU_TOKENS = 8192  # of the largest batch, where a CPU computes it
 
 
@@ -33,6 +36,16 @@ class Plan:
     def prompts(self) -> list[tuple[int, ...]]:
         """Give all prompts, one after the other, those of the batch in parts last."""
         return [prompt for batch in (*self.batches, self.in_parts) for prompt in batch]
+
+    @property
+    def compared(self) -> list[int]:
+        """Give how many tokens of each prompt are compared: no state depends on the tokens behind it."""
+        left, found = SQUARES, []
+        for length in map(len, self.prompts):
+            part = length if length**2 <= left else min(length, max(PART, math.isqrt(left)))
+            left = max(0, left - part**2)
+            found.append(part)
+        return found
 
 
 def plan(job: Job, *, longest: int, block: int, vocabulary: int, seed: int = 0) -> Plan:

@@ -160,6 +160,7 @@ def plan_facts(plan: Plan) -> dict[str, Any]:
         "prompts": len(plan.prompts),
         "calls": len(plan.batches) + bool(plan.in_parts),
         "tokens": sum(map(len, plan.prompts)),
+        "tokens_compared": sum(plan.compared),
         "lengths": prompts.lengths(plan.prompts),
     }
     return {**facts, "capped": plan.capped} if plan.capped else facts

@@ -146,7 +146,7 @@ def _rehearse(rehearsal: Rehearsal, small: Tiny, folder: Path, dtype: str) -> No
 def _reference(folder: Path, plan: Plan) -> tuple[list[list[Any]], float]:
     began = time.monotonic()
     reference = Reference(folder)
-    states = [reference.states(prompt) for prompt in plan.prompts]
+    states = [reference.states(prompt[:part]) for prompt, part in zip(plan.prompts, plan.compared, strict=True)]
     return states, time.monotonic() - began
 
 
@@ -208,7 +208,10 @@ def _compared(rehearsal: Rehearsal, small: Tiny, outcome: Outcome, limits: Bound
         rehearsal.findings.append(reports.no_reference(error))
         return
     computed = references[: len(outcome.answers)]  # the batch in parts may have none
-    errors, wrong = compare.hold(outcome.answers, computed, outcome.layers, limits)
+    answers = [
+        [state[:part] for state in states] for states, part in zip(outcome.answers, outcome.plan.compared, strict=False)
+    ]
+    errors, wrong = compare.hold(answers, computed, outcome.layers, limits)
     rehearsal.facts |= reports.error_facts(errors, limits, small)
     rehearsal.facts["reference"] = round(seconds, 3)
     if wrong:

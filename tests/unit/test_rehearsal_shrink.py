@@ -196,3 +196,18 @@ def test_the_same_job_gets_the_same_prompts_and_no_two_alike() -> None:
     long = [prompt for prompt in plans[0].prompts if len(prompt) > 2]
     assert len(set(long)) == len(long) - 1  # one comes twice, and once more with a token behind it
     assert sum(other[: len(one)] == one for one in long for other in long if other is not one) >= 2
+
+
+@settings(deadline=None)
+@given(longest=st.integers(60, 200_000), batch=st.integers(1, 64))
+def test_what_is_compared_stays_within_seconds(longest: int, batch: int) -> None:
+    count = min(batch, 2_000_000 // longest + 1)  # so that the test itself does
+    prompt = (7,) * longest
+    plan = prompts.Plan(batches=((prompt[:1], prompt[:17]), (prompt,) * count), too_long=(), in_parts=(prompt[:50],))
+    assert len(plan.compared) == len(plan.prompts)
+    assert plan.compared[:2] == [1, 17]
+    assert plan.compared[-1] == 50
+    assert plan.compared[2] == min(longest, 9_999)
+    parts = zip(plan.prompts, plan.compared, strict=True)
+    assert all(min(len(one), prompts.PART) <= part <= len(one) for one, part in parts)
+    assert sum(part**2 for part in plan.compared) <= prompts.SQUARES + prompts.PART**2 * (count + 1)
