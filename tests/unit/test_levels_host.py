@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from local.levels import host
-from local.levels.host import cuda, gpus, health
+from local.levels.host import cuda, gpus, xids
 from local.levels.host.words import release
 from remote.schema import CudaHome, FabricManager, Gpu, GpuFacts, GpuProcess, HostFacts, TorchFacts, Xid
 from tests.unit.test_levels import CUDA, EIGHT, GIB, facts, gpu, job
@@ -150,10 +150,10 @@ def test_messages_of_the_driver(xid: Xid, expected: dict[str, str]) -> None:
     assert rules(machine(card(), xids=(xid,))) == expected
 
 
-@pytest.mark.parametrize("code", sorted(health.FATAL))
+@pytest.mark.parametrize("code", sorted(xids.FATAL))
 def test_every_fatal_message_fails_the_gate_and_says_what_it_is(code: int) -> None:
     told = message(machine(card(), xids=(replace(LOST, code=code, count=3),)))
-    assert f"Xid {code} ×3: {health.FATAL[code]}, the last 60 seconds ago" in told
+    assert f"Xid {code} ×3: {xids.FATAL[code]}, the last 60 seconds ago" in told
 
 
 def test_an_old_message_of_a_card_that_is_still_unwell_is_no_past() -> None:

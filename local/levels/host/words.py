@@ -31,6 +31,11 @@ def cards(gpus: Iterable[Gpu]) -> str:
     return f"GPU {numbers[0]}" if len(numbers) == 1 else f"GPUs {', '.join(numbers)}"
 
 
+def reset(gpu: Gpu) -> str:
+    """Say how one card is reset."""
+    return f"`nvidia-smi --gpu-reset -i {gpu.index}` as root, with no process on it, or reboot"
+
+
 def release(text: str | None) -> tuple[int, ...]:
     """Give a dotted release as numbers that compare (`570.26` is older than `570.124.06`); empty for none."""
     found = re.match(r"\d+(?:\.\d+)*", text or "", re.ASCII)
