@@ -1,6 +1,7 @@
 """Level `host`: what the host is and has, held against what the job needs. Pure.
 
-`gpus` judges the cards, `health` whether they will last (`xids`: what the driver wrote of them), `cuda` driver, torch and toolkit, `machine` all around them.
+`gpus` judges the cards, `health` whether they will last (`xids`: what the driver wrote of them), `cuda` driver, torch
+and toolkit, `machine` all around them.
 """
 
 from __future__ import annotations
