@@ -144,6 +144,8 @@ class Follower:
     def _take(self, frame: Frame) -> None:
         """Pass on what is new in a frame."""
         name, offset = frame.header.get("file"), frame.header.get("offset")
+        if frame.header.get("kind") == "gap" and name in self.offsets and type(frame.header.get("to")) is int:
+            self._gap(name, frame.header["to"])
         if frame.header.get("kind") == "data" and name in self.offsets and type(offset) is int:
             reached = self.offsets[name]
             if offset > reached:
@@ -156,6 +158,12 @@ class Follower:
             elif new:
                 self._events(new)
         self.watchers.on_beat()
+
+    def _gap(self, name: str, to: int) -> None:
+        """Go on behind bytes that the host has not kept."""
+        if to > self.offsets[name]:
+            self.watchers.on_link(f"bytes {self.offsets[name]:,} to {to:,} of the {name} are not kept on the host")
+            self.offsets[name] = to
 
     def _events(self, data: bytes) -> None:
         *lines, self._line = (self._line + data).split(b"\n")

@@ -10,7 +10,7 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from remote import events, processes
+from remote import events, logfile, processes
 from remote.engines.command import LineProgress
 from remote.environment import job_environment
 from remote.paths import ATTEMPT_ENV, EVENTS_ENV, RUN_ENV
@@ -79,8 +79,8 @@ class Attempt:
         """Give this attempt's part of the log since samples were done last, at most its two ends."""
         with Path(self._run.log).open("rb") as file:
             size = file.seek(0, os.SEEK_END)
-            file.seek(self._safe)
-            if size - self._safe <= KEPT_LOG:
+            first = file.seek(max(self._safe, logfile.start(self._run)))
+            if size - first <= KEPT_LOG:
                 data = file.read()
             else:
                 data = file.read(KEPT_LOG // 2)

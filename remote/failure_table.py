@@ -23,6 +23,7 @@ class Row:
     budget: int | None = None
     at_start: bool = False
     then: str | None = None  # the kind that it becomes when its budget is spent
+    own: bool = False  # the user's: it decides before all others
     if_reaped: str | None = None  # the kind that it has when leftovers of an earlier attempt had to be ended
 
 

@@ -13,14 +13,15 @@ import signal
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from remote.failure_table import ADVICE, ROWS
+from remote.failure_table import ADVICE, ROWS, Row
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
-    from remote.failure_table import Row
+    from remote.schema import Pattern
 
 LONGEST = 2000  # characters of a line that are looked at and quoted
+KINDS = ("transient", "fatal", "node-fatal")  # what a row may say; what no row knows is unknown
 SAYS_TRANSIENT = 75  # EX_TEMPFAIL: the attempt knows by itself that trying again may help
 KILLED = 137
 # What loggers, vLLM's process names, torchrun and rank prefixes put before the words.
@@ -60,14 +61,33 @@ def classify(
         return _host_memory()
     if (found := _decisive(log, progressed=progressed, rows=rows)) is not None:
         row, line = found
+        if out_of_memory and row.role == "cascade":  # a worker that the kernel killed has no words of its own
+            return dataclasses.replace(_host_memory(), root_line=line)
         kind = row.if_reaped if reaped and row.if_reaped else row.kind
         return Failure(kind=kind, cause=row.cause, root_line=line, advice=row.advice, budget=row.budget, then=row.then)
     return dataclasses.replace(_by_code(code, empty=not log.strip()), root_line=_last_line(log))
 
 
+def with_patterns(patterns: Iterable[Pattern], rows: Sequence[Row] = ROWS) -> tuple[Row, ...]:
+    """Give the rows with the job's own before ours; raises ValueError naming the pattern that is none."""
+    return (*(_own(number, pattern) for number, pattern in enumerate(patterns)), *rows)
+
+
+def _own(number: int, pattern: Pattern) -> Row:
+    if pattern.kind not in KINDS:
+        raise ValueError(f"retry.patterns[{number}].kind: expected one of {', '.join(KINDS)}, found {pattern.kind!r}")
+    try:
+        compiled = re.compile(pattern.match)
+    except re.error as error:
+        raise ValueError(f"retry.patterns[{number}].match: not a regular expression ({error})") from error
+    advice = pattern.advice or "The job's own pattern knows this line."
+    return Row(pattern=compiled, kind=pattern.kind, cause=pattern.cause, advice=advice, own=True)
+
+
 def _decisive(log: str, *, progressed: bool, rows: Sequence[Row]) -> tuple[Row, str] | None:
     """Give the row and line that decide: the earliest of the best rank."""
     best: tuple[int, Row, str] | None = None
+    best_rank = -1 if any(row.own for row in rows) else 0
     for raw in re.split(r"[\r\n]+", log):
         found = _match(raw[:LONGEST], progressed=progressed, rows=rows)
         if found is None:
@@ -75,17 +95,18 @@ def _decisive(log: str, *, progressed: bool, rows: Sequence[Row]) -> tuple[Row, 
         rank = _rank(found, raw)
         if best is None or rank < best[0]:
             best = rank, found, raw[:LONGEST].strip()
-        if rank == 0:
+        if rank == best_rank:
             break
     return None if best is None else best[1:]
 
 
 def _match(line: str, *, progressed: bool, rows: Sequence[Row]) -> Row | None:
-    if not line.strip() or ADVICE.search(line):
+    if not line.strip():
         return None
+    advice = ADVICE.search(line) is not None
     words = line[_indent(line) :]
     for row in rows:
-        if row.at_start and progressed:
+        if (row.at_start and progressed) or (advice and not row.own):
             continue
         if row.pattern.search(words if row.role == "general" else line):
             return row
@@ -98,6 +119,8 @@ def _indent(line: str) -> int:
 
 
 def _rank(row: Row, line: str) -> int:
+    if row.own:
+        return -1  # the user knows his job: his words decide wherever they stand
     if row.role == "cascade":
         return 2
     return 1 if WARNING.search(line) else 0
@@ -107,7 +130,7 @@ def _host_memory() -> Failure:
     return Failure(
         kind="fatal",
         cause="host-out-of-memory",
-        advice="The host ran out of memory and the kernel killed the job: give it more, or ask for less at once.",
+        advice="The kernel killed for lack of memory while the job ran: give it more, or ask for less at once.",
     )
 
 

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from remote import processes
+from remote import gpu_holders, processes, shared_memory
 
 if TYPE_CHECKING:
     from remote.attempts import Attempt
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 TICK = 0.2  # seconds between two looks at the attempt, its events and the wish to stop
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)  # blocked in the supervisor, taken by `look`
 GRACE = 20.0  # seconds that a stopped attempt has to finish the batch in hand
+SURVEY = 2.0  # seconds between two looks at who there is and what shared memory they have made
 LEFTOVER_GRACE = 2.0  # for what an attempt that has ended itself left behind
 
 
@@ -35,6 +36,10 @@ class Household:
         self._run = run
         self._ledger = ledger
         self._whole = whole
+        self._seen: set[int] = set()
+        self._shared = shared_memory.Account(frozenset(shared_memory.present()), frozenset())
+        self._surveyed = 0.0
+        shared_memory.note(run, self._shared)
 
     def look(self, seconds: float) -> None:
         """Wait for a signal or the time, then see to the children, the wish to stop and the heartbeat."""
@@ -44,6 +49,8 @@ class Household:
         self._reap()
         if self.stop is None:
             self.stop = wish(self._run)
+        if time.monotonic() - self._surveyed > SURVEY:
+            self._survey(processes.started_by(os.getpid()))
         self._ledger.beat()
 
     def end_attempt(self, attempt: Attempt, grace: float) -> tuple[int, ...]:
@@ -58,15 +65,32 @@ class Household:
         return self.end_all(LEFTOVER_GRACE if attempt.code is not None else 0.0)
 
     def end_all(self, grace: float) -> tuple[int, ...]:
-        """End everybody; gives the pids of those that live still."""
+        """End everybody and remove the shared memory that they leave; gives the pids of those that live still."""
+        self._survey(self.leftovers())
         left = processes.end(self.leftovers, grace=grace, tick=self._tick)
         self._reap()
+        if gone := shared_memory.remove(self._shared.made):
+            self._ledger.tell("swept", shared=list(gone))
         return left
+
+    def gpu_held(self) -> tuple[int, ...]:
+        """Give the processes of the run that are gone while a GPU still counts them as its users."""
+        living = {process.pid for process in processes.everybody()}
+        return tuple(pid for pid in gpu_holders.held(self._seen) if pid not in living)
 
     def leftovers(self) -> list[processes.Process]:
         """Give all that the run has started: what descends from us, and what carries its marks."""
         own = {process.pid: process for process in processes.started_by(os.getpid())}
         return list({**own, **{process.pid: process for process in processes.of_run(self._run)}}.values())
+
+    def _survey(self, found: list[processes.Process]) -> None:
+        """Note who there is and what they have made: of those who are killed it cannot be asked any more."""
+        self._surveyed = time.monotonic()
+        pids = {process.pid for process in found}
+        self._seen |= pids
+        before, self._shared = self._shared, self._shared.with_mapped(pids)
+        if before != self._shared:
+            shared_memory.note(self._run, self._shared)
 
     def _tick(self) -> None:
         """Go on with what must not wait while processes are being ended."""

@@ -16,7 +16,7 @@ import sys
 import time
 from pathlib import Path, PurePosixPath
 
-from remote import files, handshake, locks, overlay, processes, runs, wire
+from remote import failures, files, handshake, locks, overlay, processes, room, runs, shared_memory, wire
 from remote.engines.command import LineProgress
 from remote.paths import RUN_ENV, Bundle, Output, Run, Workdir
 from remote.schema import LaunchAnswer, LaunchRequest
@@ -24,6 +24,7 @@ from remote.schema import LaunchAnswer, LaunchRequest
 SIGNING = 10.0  # seconds that a holder of the lock may take to say who it is, or to let go when its run has ended
 SAID = 2000  # characters of the supervisor's own words that an answer quotes
 LEFTOVER_GRACE = 2.0
+HANG_ACTIONS = ("restart", "report")
 
 
 class Refused(Exception):
@@ -48,6 +49,12 @@ def _validate(request: LaunchRequest) -> None:
         raise Refused(f"no such Python: {job.python}; set `python` to that of the environment that has vLLM")
     if not PurePosixPath(job.output).is_absolute():
         raise Refused(f"output must be an absolute path on the host, not {job.output!r}")
+    try:
+        failures.with_patterns(job.retry.patterns)
+    except ValueError as error:
+        raise Refused(str(error)) from error
+    if job.retry.hang not in HANG_ACTIONS:
+        raise Refused(f"retry.hang: expected {' or '.join(HANG_ACTIONS)}, found {job.retry.hang!r}")
     if job.engine == "command":
         if not job.command:
             raise Refused('engine `command` needs a command: command = ["python3", "/path/script.py"]')
@@ -132,11 +139,13 @@ def _end_lost(workdir: str) -> bool:
         if runs.look(run).lost is None:
             continue
         Path(run.secrets).unlink(missing_ok=True)
-        if processes.of_run(run):
+        if living := processes.of_run(run):
             found = True
+            shared_memory.add(run, [process.pid for process in living])
             left = processes.end(lambda run=run: processes.of_run(run), grace=LEFTOVER_GRACE)  # type: ignore[misc]
             if left:
                 raise Refused(f"processes of the lost run {run.id} cannot be ended: {left}; the host may need a reboot")
+        shared_memory.sweep(run)
     return found
 
 
@@ -151,6 +160,7 @@ def _make_folder(request: LaunchRequest) -> Run:
                 break
         Path(run.root).mkdir(mode=0o700)
         files.replace(run.job, wire.dumps(dataclasses.replace(request, secrets={})).encode())
+        room.load_ballast(run)
         if request.secrets:
             files.replace(run.secrets, json.dumps(request.secrets).encode())
     except OSError as error:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import os
 import time
 from typing import TYPE_CHECKING, Any
 
-from remote import files, processes, wire
+from remote import files, processes, room, wire
 from remote.events import EventLog
 from remote.schema import Samples, State
 
@@ -61,6 +60,7 @@ class Ledger:
         self._clock = clock
         self._written = 0.0
         self._dirty = True
+        self.refused: float | None = None  # since when (monotonic) the disk takes nothing any more
         self.state = State(
             run=run.id, phase="starting", attempt=0, pid=os.getpid(),
             pid_started=float(own.started) if own else 0.0, boot_id=processes.boot_id(),
@@ -97,9 +97,16 @@ class Ledger:
 
     def write(self) -> None:
         """Write the state."""
-        self.events.flush()
-        self.state = dataclasses.replace(self.state, heartbeat=self._clock())
-        with contextlib.suppress(OSError):
-            files.replace(self.run.state, wire.dumps(self.state).encode())
+        flushed = self.events.flush()
+        kills = processes.out_of_memory_kills()
+        self.state = dataclasses.replace(self.state, heartbeat=self._clock(), memory_kills=kills)
         self._written = time.monotonic()
+        try:
+            files.replace(self.run.state, wire.dumps(self.state).encode())
+        except OSError as error:
+            if error.errno in room.FULL and self.refused is None:
+                self.refused = self._written
+            return
         self._dirty = False
+        if flushed:
+            self.refused = None

@@ -129,6 +129,26 @@ class Run:
     def secrets(self) -> PurePosixPath:
         return self.root / "secrets.json"
 
+    @property
+    def log_start(self) -> PurePosixPath:
+        """The log's first byte that is still kept: `{"start": N}`; absent while all is."""
+        return self.root / "log.start"
+
+    @property
+    def batch(self) -> PurePosixPath:
+        """The number of samples that a batch may have since memory ran out: `{"size": N}`."""
+        return self.root / "batch.json"
+
+    @property
+    def shared(self) -> PurePosixPath:
+        """The shared memory that the run's processes have made, as was last seen."""
+        return self.root / "shared.json"
+
+    @property
+    def ballast(self) -> PurePosixPath:
+        """Room that is kept so that the end can be written on a full disk."""
+        return self.root / "ballast"
+
     def attempt_events(self, attempt: int) -> PurePosixPath:
         return self.root / f"attempt-{attempt}.events"
 

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from remote import runs
+from remote import logfile, runs
 
 if TYPE_CHECKING:
     from remote.channel import Channel
@@ -84,6 +84,8 @@ class _Reader:
     def _send_new(self, name: str) -> bool:
         """Send one frame of what is new in a file; False when there is nothing."""
         offset = self._offsets[name]
+        if name == "log" and self._skip_what_went(offset):
+            return True
         try:
             with self._files[name].open("rb") as file:
                 size = file.seek(0, 2)
@@ -97,8 +99,20 @@ class _Reader:
             return False
         if not data:
             return False
+        if name == "log" and self._skip_what_went(offset):  # what we have read may be a hole by now
+            return True
         self._channel.frame({"kind": "data", "file": name, "offset": offset}, data)
         self._offsets[name] = offset + len(data)
+        self._spoke = time.monotonic()
+        return True
+
+    def _skip_what_went(self, offset: int) -> bool:
+        """Tell the reader of bytes of the log that are not kept any more; True when there were any."""
+        first = logfile.start(self._run)
+        if first <= offset:
+            return False
+        self._channel.frame({"kind": "gap", "file": "log", "offset": offset, "to": first})
+        self._offsets["log"] = first
         self._spoke = time.monotonic()
         return True
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -10,18 +11,28 @@ if TYPE_CHECKING:
     from remote.schema import Retry
 
 UNKNOWN_BUDGET = 1
+NODE_FATAL = "node-fatal"
 
 
 @dataclass(slots=True)
 class Budgets:
-    """Counts the failures of each cause since the last progress."""
+    """Counts the failures of each cause since the last progress; those that tell of a bad host for the whole run."""
 
     policy: Retry
     spent: dict[str, int] = field(default_factory=dict)
+    lasting: set[str] = field(default_factory=set)
 
     def progressed(self) -> None:
         """Forget what was spent: the job has come further than the failures before."""
-        self.spent.clear()
+        self.spent = {cause: count for cause, count in self.spent.items() if cause in self.lasting}
+
+    def settled(self, failure: Failure) -> Failure:
+        """Give the failure as what it is by now: some causes mean something else when they come back."""
+        if failure.then == NODE_FATAL:
+            self.lasting.add(failure.cause)
+        if failure.then is None or self.spent.get(failure.cause, 0) < self._limit(failure):
+            return failure
+        return dataclasses.replace(failure, kind=failure.then, then=None)
 
     def allows(self, failure: Failure) -> bool:
         """Count this failure and tell whether it may be tried again."""

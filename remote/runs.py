@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, TypeVar
 
-from remote import processes, wire
+from remote import memory_kills, processes, wire
 from remote.paths import Run, Workdir
 from remote.schema import Exit, LaunchRequest, State
 
@@ -71,16 +71,24 @@ def owned(state: State) -> bool:
     return state.boot_id == processes.boot_id() and processes.alive(state.pid, state.pid_started)
 
 
-def lost_reason(state: State, boot_id: str) -> str:
-    """Say why a run without exit.json has no supervisor."""
+def lost_reason(state: State, boot_id: str, *, kills: int = 0, by_kernel: bool = False) -> str:
+    """Say why a run without exit.json has no supervisor; `kills` counts what the kernel has killed for memory."""
     if state.boot_id != boot_id:
         return "the host was rebooted while the run went on"
+    if by_kernel:
+        return f"its supervisor (pid {state.pid}) was killed by the kernel: the host ran out of memory"
+    if kills > state.memory_kills:
+        more = kills - state.memory_kills
+        return (
+            f"its supervisor (pid {state.pid}) was killed, perhaps by the kernel: since it was last heard of, "
+            f"{more} process{'' if more == 1 else 'es'} of this host {'was' if more == 1 else 'were'} killed for memory"
+        )
     return f"its supervisor (pid {state.pid}) was killed"
 
 
 def _lost(run: Run, state: State | None, faults: list[str]) -> str | None:
     if state is not None:
-        return None if owned(state) else lost_reason(state, processes.boot_id())
+        return None if owned(state) else _reason(state)
     if faults:
         return None  # nothing can be known: neither that it goes on nor that it is lost
     try:
@@ -88,6 +96,12 @@ def _lost(run: Run, state: State | None, faults: list[str]) -> str | None:
     except FileNotFoundError:
         age = 0.0
     return "its supervisor never came up" if age > STARTING else None
+
+
+def _reason(state: State) -> str:
+    kills = processes.out_of_memory_kills()
+    by_kernel = kills > state.memory_kills and memory_kills.killed(state.pid)
+    return lost_reason(state, processes.boot_id(), kills=kills, by_kernel=by_kernel)
 
 
 def _document(cls: type[T], path: PurePosixPath | os.PathLike[str], faults: list[str]) -> T | None:

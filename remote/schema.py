@@ -12,13 +12,29 @@ from typing import Any
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Pattern:
+    """A text of the job's own by which a failed attempt is known: `kind` is transient, fatal or node-fatal."""
+
+    match: str
+    kind: str
+    cause: str = "own-pattern"
+    advice: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Retry:
-    """How the supervisor treats failed and silent attempts."""
+    """How the supervisor treats failed and silent attempts.
+
+    `hang` is restart or report; more than `max_failed_samples` failed samples end the run; `patterns` come before ours.
+    """
 
     transient: int = 3
     start_line: float = 600.0
     progress_line: float = 900.0
     backoff: float = 5.0
+    hang: str = "restart"
+    max_failed_samples: int = 100
+    patterns: tuple[Pattern, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,6 +67,7 @@ class Job:
     secret_env: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
     progress: str | None = None
+    keep_log_mb: int = 2048  # of the log's end, on the host
     retry: Retry = field(default_factory=Retry)
     gate: GateSpec = field(default_factory=GateSpec)
 
@@ -365,11 +382,15 @@ class State:
     tokens: int = 0
     tokens_total: int = 0
     cause: str | None = None
+    memory_kills: int = 0  # processes that the kernel had killed for memory since boot
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Exit:
-    """exit.json: the end of a run. `phase` is done, failed or stopped; `code` the exit code of the last attempt."""
+    """exit.json: the end of a run. `phase` is done, failed or stopped; `code` the exit code of the last attempt.
+
+    `kind` and `advice` are those of the failure; `gpu_held` are processes that are gone while a GPU still counts them.
+    """
 
     phase: str
     code: int
@@ -379,6 +400,9 @@ class Exit:
     root_line: str | None = None
     samples: Samples = field(default_factory=Samples)
     left_running: tuple[int, ...] = ()
+    kind: str | None = None
+    advice: str = ""
+    gpu_held: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -451,7 +475,8 @@ class StopAnswer:
 class ManifestEntry:
     """One line of the manifest: one sample written whole. `shape` is layers × tokens × hidden size.
 
-    `tokens_sha256` names tokens and loss mask; `layers` are the model's layers in the order of the file.
+    `tokens_sha256` names tokens and loss mask; `layers` are the model's layers in the order of the file; `model` is the
+    fingerprint of the model that they come from (empty where it is not known).
     """
 
     index: int
@@ -463,6 +488,22 @@ class ManifestEntry:
     sha256: str
     tokens_sha256: str
     layers: tuple[int, ...] = ()
+    model: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ManifestDamage:
+    """A later line of the manifest: the sample's file was found damaged and is to be computed again."""
+
+    index: int
+    damaged: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ManifestClean:
+    """A later line of the manifest: what is above was written by attempts that ended in order."""
+
+    clean: bool
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from remote import runs
+from remote import room, runs
 from remote.schema import RunStatus, Samples, StatusAnswer, StatusRequest
 
 if TYPE_CHECKING:
@@ -60,9 +60,14 @@ def judge(snapshot: Snapshot, *, now: float) -> tuple[str, str | None]:
     if snapshot.state is None:
         return "starting", None
     silent = now - snapshot.state.heartbeat
-    if silent > STALE:
-        return snapshot.state.phase, f"the supervisor lives but has not been heard of for {silent:.0f} s"
-    return snapshot.state.phase, snapshot.state.cause
+    return snapshot.state.phase, snapshot.state.cause if silent <= STALE else _why_silent(snapshot, silent)
+
+
+def _why_silent(snapshot: Snapshot, seconds: float) -> str:
+    full = room.full([snapshot.run.root])
+    if full is not None:
+        return f"disk full: {full}; the supervisor cannot write down how the run goes on"
+    return f"the supervisor lives but has not been heard of for {seconds:.0f} s"
 
 
 def _size(path: Path) -> int:

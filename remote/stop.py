@@ -10,7 +10,7 @@ import signal
 import time
 from typing import TYPE_CHECKING
 
-from remote import files, processes, runs, wire
+from remote import files, gpu_holders, processes, room, runs, shared_memory, wire
 from remote.schema import Exit, Samples, StopAnswer, StopRequest
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from remote.processes import Process
     from remote.runs import Snapshot
 
-PATIENCE = 10.0  # seconds beyond the grace that a supervisor has to end its run
+PATIENCE = 25.0  # seconds beyond the grace that a supervisor has to end its run
 LEFTOVER_GRACE = 2.0
 POLL = 0.1
 
@@ -71,7 +71,8 @@ def _await(run: Run, until: float) -> StopAnswer:
         if snapshot.exit is not None:
             left = _pids(run)
             if snapshot.exit.phase == "stopped":
-                return StopAnswer(outcome="stopped", run=run.id, left=left, message=_left_words(left))
+                words = _left_words(left) + _held_words(snapshot.exit.gpu_held)
+                return StopAnswer(outcome="stopped", run=run.id, left=left, message=words.removeprefix("; "))
             return _ended_already(run, f"it ended by itself: {snapshot.exit.phase}")
         if snapshot.lost is not None:
             return _end_lost(run, snapshot.lost, LEFTOVER_GRACE)
@@ -97,12 +98,17 @@ def _take_over(run: Run) -> StopAnswer:
 
 def _end_lost(run: Run, why: str, grace: float) -> StopAnswer:
     """End what a run without supervisor has left behind, and close its account."""
-    if not processes.of_run(run):
+    found = processes.of_run(run)
+    shared_memory.add(run, [process.pid for process in found])
+    if not found:
         ended = "nothing of it was running any more"
     else:
         processes.end(lambda: processes.of_run(run), grace=grace)
         ended = "its processes were ended"
     left = _pids(run)
+    shared_memory.sweep(run)
+    room.drop_ballast(run)
+    held = tuple(pid for pid in gpu_holders.held([process.pid for process in found]) if pid not in left)
     state = runs.look(run).state
     account = Exit(
         phase="stopped",
@@ -112,9 +118,16 @@ def _end_lost(run: Run, why: str, grace: float) -> StopAnswer:
         cause=why,
         samples=state.samples if state else Samples(),
         left_running=left,
+        gpu_held=held,
     )
     files.replace(run.exit, wire.dumps(account).encode())
-    return StopAnswer(outcome="stopped", run=run.id, left=left, message=f"{why}; {ended}{_left_words(left)}")
+    words = f"{why}; {ended}{_left_words(left)}{_held_words(held)}"
+    return StopAnswer(outcome="stopped", run=run.id, left=left, message=words)
+
+
+def _held_words(held: tuple[int, ...]) -> str:
+    pids = ", ".join(map(str, held))
+    return f"; a GPU still counts memory of processes that are gone ({pids}): it may need a reset" if held else ""
 
 
 def _ended_already(run: Run, message: str) -> StopAnswer:

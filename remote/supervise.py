@@ -8,6 +8,7 @@ written, 1 when the run never started.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import signal
@@ -18,8 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from remote import attempts, files, processes, wire
-from remote.failures import Failure, classify
+from remote import attempts, batch, files, logfile, processes, room, wire
+from remote.failures import Failure, classify, with_patterns
 from remote.handshake import Handshake
 from remote.household import LEFTOVER_GRACE, SIGNALS, TICK, Household
 from remote.ledger import Ledger
@@ -32,7 +33,10 @@ if TYPE_CHECKING:
 
 HANG_GRACE = 5.0
 LONGEST_DELAY = 300.0
+FULL_PATIENCE = 10.0  # seconds that the run's folder may take nothing before the run is ended for it
+TRIM_EVERY = 5.0  # seconds between two looks at the length of the log
 SOME_SAMPLES_FAILED = 10  # the attempt's exit code when all but poison samples are done
+TOO_MANY_FAILED = 11  # and when more failed than the job allows
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +75,12 @@ class Supervisor:
         self._left: tuple[int, ...] = ()
         self._reaped = reaped  # leftovers of what went before had to be ended
         self._killed_for_memory = False
+        self._rows = with_patterns(request.job.retry.patterns)
+        self._full: str | None = None  # why the run was ended for lack of room
+        self._hanging = False
+        self._further = False
+        self._trims = True  # until the file system says that it cannot
+        self._trimmed = 0.0
         self._code = 0
 
     def go(self) -> Exit:
@@ -103,9 +113,8 @@ class Supervisor:
         failure = state.outcome.result().failure
         if failure is None:
             return False
-        if self.ledger.came_further():
-            self._budgets.progressed()
-            state.attempt_number = 1  # the delays start over, too
+        if self._further:
+            state.attempt_number = 1  # the delays start over
         return self._budgets.allows(failure)
 
     def _announce(self, state: Any) -> None:
@@ -148,15 +157,19 @@ class Supervisor:
         kills = processes.out_of_memory_kills()
         signs = Signs(time.monotonic())
         hang: str | None = None
-        while attempt.code is None and self._house.stop is None and hang is None:
+        while attempt.code is None and self._house.stop is None and hang is None and self._full is None:
             self._house.look(TICK)
             self._note(attempt, signs)
-            hang = signs.hangs(time.monotonic(), self.job.retry)
-        if self._house.stop is not None and attempt.code is None:
+            hang = self._hangs(signs)
+            self._full = self._out_of_room()
+            self._trim()
+        if self._full is not None and self._house.stop is None and attempt.code is None:
+            self._left = self._house.end_attempt(attempt, HANG_GRACE)
+        elif self._house.stop is not None and attempt.code is None:
             self.ledger.tell("stopping", grace=self._house.stop)
             self._left = self._house.end_attempt(attempt, self._house.stop)
         elif hang is not None and attempt.code is None:
-            self.ledger.tell("hang", waiting=hang)
+            self.ledger.tell("hang", waiting=hang, action="restart")
             self._left = self._house.end_attempt(attempt, HANG_GRACE)
         else:
             hang = None
@@ -165,6 +178,42 @@ class Supervisor:
         self._note(attempt, signs)
         self._killed_for_memory = processes.out_of_memory_kills() > kills
         return hang or "", signs.extracting
+
+    def _hangs(self, signs: Signs) -> str | None:
+        """Say why the attempt is to be ended; where a hang is only to be reported, report it, and its end."""
+        waiting = signs.hangs(time.monotonic(), self.job.retry)
+        if self.job.retry.hang != "report":
+            return waiting
+        if waiting is not None and not self._hanging:
+            self.ledger.tell("hang", waiting=waiting, action="report")
+            self.ledger.change(cause=f"hangs: {waiting}")
+        elif waiting is None and self._hanging:
+            self.ledger.tell("hang-over")
+            self.ledger.change(cause=None)
+        self._hanging = waiting is not None
+        return None
+
+    def _out_of_room(self) -> str | None:
+        """Say that the run's folder has taken nothing for a while: what goes on then, nobody can know."""
+        since = self.ledger.refused
+        if since is None or time.monotonic() - since < FULL_PATIENCE:
+            return None
+        return room.full([self.run.root]) or f"nothing can be written in {self.run.root} any more (quota)"
+
+    def _trim(self) -> None:
+        """Let go of the log's old part, now and then."""
+        if not self._trims or time.monotonic() - self._trimmed < TRIM_EVERY:
+            return
+        self._trimmed = time.monotonic()
+        try:
+            went = logfile.trim(self.run, self.job.keep_log_mb << 20)
+        except OSError as error:
+            if error.errno not in room.FULL:
+                self._trims = False
+                self.ledger.tell("log-kept-whole", cause=f"the file system cannot make holes: {error.strerror}")
+            return
+        if went is not None:
+            self.ledger.tell("log-trimmed", **{"from": went[0], "to": went[1]})
 
     def _note(self, attempt: attempts.Attempt, signs: Signs) -> None:
         """Take in what the attempt said and told since the last look."""
@@ -186,17 +235,57 @@ class Supervisor:
             return Result("done", code)
         if self._house.stop is not None:
             return Result("stopped", code)
-        if hang:
+        if self._full is not None:
+            failure = _disk_full(self._full)
+        elif hang:
             failure = Failure(kind="transient", cause="hang", root_line=hang, advice="The attempt made no headway.")
         elif code == SOME_SAMPLES_FAILED:
             line = f"{samples.failed} of {samples.total} samples failed, all others are done"
-            failure = Failure(kind="fatal", cause="samples-failed", root_line=line)
+            failure = Failure(
+                kind="fatal", cause="samples-failed", root_line=line, advice="The events say which, and why each."
+            )
+        elif code == TOO_MANY_FAILED and self.job.engine != "command":
+            line = f"{samples.failed} of {samples.total} samples failed, {self.job.retry.max_failed_samples} may"
+            failure = Failure(
+                kind="fatal", cause="too-many-failed", root_line=line,
+                advice="Look at why they failed; retry.max_failed_samples says how many may.",
+            )  # fmt: skip
         else:
             failure = classify(
                 attempt.log_text(), code,
-                progressed=progressed, reaped=reaped, out_of_memory=self._killed_for_memory,
+                progressed=progressed, reaped=reaped, out_of_memory=self._killed_for_memory, rows=self._rows,
             )  # fmt: skip
-        return Result("failed", code, failure)
+            if failure.kind in ("transient", "unknown") and (full := self._no_room()) is not None:
+                failure = _disk_full(full)
+        return Result("failed", code, self._settled(failure))
+
+    def _settled(self, failure: Failure) -> Failure:
+        """Give the failure as what it is after those before it, and after what can be done about it."""
+        self._further = self.ledger.came_further()
+        if self._further:
+            self._budgets.progressed()
+        if failure.cause in batch.CAUSES and self._halve():
+            self._budgets.spent.pop(failure.cause, None)
+            return dataclasses.replace(failure, kind="transient", advice="Trying again with half a batch.")
+        return self._budgets.settled(failure)
+
+    def _halve(self) -> bool:
+        """Halve the batch when memory ran out on one; False where that cannot help."""
+        size = batch.size(self.run, self.job)
+        if self.job.engine == "command" or self.ledger.state.phase != "extracting" or size <= 1:
+            return False
+        try:
+            batch.shrink(self.run, size // 2)
+        except OSError:
+            return False
+        self.ledger.tell("batch-halved", size=size // 2)
+        return True
+
+    def _no_room(self) -> str | None:
+        """Say which file system of the run is full, None when all have room."""
+        if self.ledger.refused is not None:
+            return room.full([self.run.root]) or f"nothing can be written in {self.run.root} any more (quota)"
+        return room.full([self.job.output, self.run.root])
 
     def _tell_end(self, result: Result) -> None:
         failure = result.failure
@@ -211,6 +300,7 @@ class Supervisor:
 
     def _exit(self, result: Result) -> Exit:
         failure = result.failure
+        room.drop_ballast(self.run)
         phase = {"done": "done", "stopped": "stopped"}.get(result.kind, "failed")
         self.ledger.change(phase=phase, cause=failure.cause if failure else None)
         self.ledger.tell("ended", phase=phase, code=result.code, cause=failure.cause if failure else None)
@@ -223,7 +313,19 @@ class Supervisor:
             root_line=failure.root_line if failure else None,
             samples=self.ledger.state.samples,
             left_running=self._left,
+            kind=failure.kind if failure else None,
+            advice=failure.advice if failure else "",
+            gpu_held=self._house.gpu_held() if self.job.device == "cuda" else (),
         )
+
+
+def _disk_full(line: str) -> Failure:
+    return Failure(
+        kind="fatal",
+        cause="disk-full",
+        root_line=line,
+        advice="Free space there, then run `extract` again: it goes on.",
+    )
 
 
 def main(arguments: list[str]) -> int:
