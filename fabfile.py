@@ -26,7 +26,7 @@ def hosts(session: "Session"):
     return gate.look(session)
 
 
-@on_hosts(gather=gate.write_report, iterable=["without"])
+@on_hosts(foresee=gate.foresee_report, gather=gate.write_report, iterable=["without"])
 def preflight(session: "Session", until=None, fresh=False, report=None, no_patches=False, without=None):
     """Prove that the job will run; start nothing."""
     del report  # the gathering of all hosts writes it

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import signal
 import threading
 import time
 import traceback
@@ -17,12 +18,14 @@ from typing import TYPE_CHECKING, Any
 from fabric.executor import Executor as FabricExecutor
 from invoke.context import Context
 from invoke.exceptions import Exit
+from rich.markup import escape
 
 from local import errors, folders, inventory, targets
 from local.screen import Screen
 from local.session import Interrupted, Session
 from local.steps import Chosen, OnHosts, OnLaptop, OnTargets
 from local.summary import print_error, print_summary, print_way_back
+from local.text import clean
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -78,13 +81,14 @@ class Executor(FabricExecutor):  # type: ignore[misc]
 
     def _on_hosts(self, screen: Screen, steps: list[Step]) -> int:
         chosen = self._targets(steps, needs_job=any(step.task.needs_job for step in steps))
+        for step in steps:
+            step.task.prepare(step.options)
         sessions = list(_sessions(screen, [self._as_told(target) for target in chosen]))
         interrupted = _all([Pipeline(screen, session, steps) for session in sessions], screen)
-        for step in steps:
-            step.task.finish(sessions, step.options)
+        codes = [session.code for session in sessions] + [_finish(screen, sessions, step) for step in steps]
         if not all(step.task.brief for step in steps):
             print_summary(screen.console, sessions)
-        return INTERRUPTED if interrupted else errors.worst([session.code for session in sessions])
+        return INTERRUPTED if interrupted else errors.worst(codes)
 
     def _targets(self, steps: list[Step], *, needs_job: bool) -> tuple[targets.Target, ...]:
         """Give the hosts that the command line names, with their job."""
@@ -139,6 +143,9 @@ class Pipeline(threading.Thread):
                     break
         except Interrupted:
             self.session.code = INTERRUPTED
+        except BaseException:
+            self.session.code = 1  # whatever it was: a pipeline that broke off has not gone well
+            raise
         finally:
             self.session.seconds = time.monotonic() - began
             self.session.let_go()
@@ -174,6 +181,16 @@ def _common(steps: list[Step], option: str) -> str | None:
     return given.pop() if given else None
 
 
+def _finish(screen: Screen, sessions: list[Session], step: Step) -> int:
+    """Let a step show what all hosts gave; what keeps it from that must not hide how the hosts stand."""
+    try:
+        step.task.finish(sessions, step.options)
+    except errors.PrudentError as error:
+        print_error(screen.console, error)
+        return error.exit_code
+    return 0
+
+
 def _sessions(screen: Screen, chosen: list[targets.Target]) -> Iterator[Session]:
     width = max(len(target.name) for target in chosen) if len(chosen) > 1 else 0
     for index, target in enumerate(chosen):
@@ -197,18 +214,22 @@ def _all(threads: list[Pipeline], screen: Screen) -> bool:
 
 def _leave(threads: list[Pipeline], screen: Screen) -> None:
     """Let go of the hosts that are still at work, and say how to come back to each."""
-    for thread in threads:
-        thread.session.interrupted.set()
-        thread.session.let_go()
-    until = time.monotonic() + PATIENCE
-    for thread in threads:
-        thread.ended.wait(max(0.0, until - time.monotonic()))
-    screen.console.show_cursor(show=True)
-    for thread in threads:
-        session = thread.session
-        session.code = INTERRUPTED
-        session.word = f"{session.word}, not watched" if session.run else "interrupted"
-        print_way_back(screen.console, session.name, session.run)
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # another Ctrl-C must not cut these words short
+    try:
+        for thread in threads:
+            thread.session.interrupted.set()
+            thread.session.let_go()
+        until = time.monotonic() + PATIENCE
+        for thread in threads:
+            thread.ended.wait(max(0.0, until - time.monotonic()))
+        screen.console.show_cursor(show=True)
+        for thread in threads:
+            session = thread.session
+            session.code = INTERRUPTED
+            session.word = f"{session.word}, not watched" if session.run else "interrupted"
+            print_way_back(screen.console, session.name, session.run)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _crashed(screen: Screen, where: str) -> int:
@@ -216,13 +237,21 @@ def _crashed(screen: Screen, where: str) -> int:
     text = traceback.format_exc()
     if os.environ.get("PRUDENT_GATE_DEBUG"):
         screen.console.print(text, markup=False, soft_wrap=True)
-    folder = folders.state() / "crashes"
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    file = folder / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}-{where.replace('/', '_')}.txt"
-    file.write_text(text, encoding="utf-8")
-    last = text.strip().rpartition("\n")[2]
+    last = escape(clean(text.strip().rpartition("\n")[2]))
     screen.console.print(
-        f"[bold red]unexpected error[/] on {where}: {last}\nThis is a fault of ours; the whole account is in {file}",
+        f"[bold red]unexpected error[/] on {escape(where)}: {last}\nThis is a fault of ours; {_kept(text, where)}",
         soft_wrap=True,
     )
     return 1
+
+
+def _kept(text: str, where: str) -> str:
+    """Write the account to a file; says where it is, or how to see it where no file can be written."""
+    try:
+        folder = folders.state() / "crashes"
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        file = folder / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}-{where.replace('/', '_')}.txt"
+        file.write_text(text, encoding="utf-8")
+    except (errors.PrudentError, OSError):
+        return "PRUDENT_GATE_DEBUG=1 shows the whole account"
+    return f"the whole account is in {escape(str(file))}"

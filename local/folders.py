@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from local.errors import UsageError
+
 
 def cache() -> Path:
     """Give the cache folder: stacks, surfaces, the demo; `PRUDENT_GATE_CACHE` moves it."""
@@ -17,9 +19,17 @@ def state() -> Path:
 
 
 def _folder(own: str, xdg: str, usual: str) -> Path:
-    if named := os.environ.get(own):
-        folder = Path(named).expanduser()
-    else:
-        folder = Path(os.environ.get(xdg) or Path.home() / usual) / "prudent-gate"
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    named = os.environ.get(own)
+    try:
+        if named:
+            folder = Path(named).expanduser()
+        else:
+            folder = Path(os.environ.get(xdg) or Path.home() / usual) / "prudent-gate"
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except (OSError, RuntimeError) as error:  # RuntimeError: nobody knows the home
+        why = getattr(error, "strerror", None) or error
+        raise UsageError(
+            f"the folder {named or f'~/{usual}/prudent-gate'} cannot be made: {why}",
+            remedy=f"Name one that this user may write to: export {own}=/some/folder",
+        ) from None
     return folder

@@ -30,6 +30,15 @@ _REQUIRED = {"speculators": ("model", "dataset", "output"), "command": ("command
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
+class PatternTable(Struct, forbid_unknown_fields=True):
+    """`[[retry.patterns]]`: a text of one's own by which a failed attempt is known."""
+
+    match: Text
+    kind: Literal["transient", "fatal", "node-fatal"]
+    cause: Text = "own-pattern"
+    advice: str = ""
+
+
 class RetryTable(Struct, forbid_unknown_fields=True):
     """`retry`: how the supervisor treats failed and silent attempts."""
 
@@ -37,6 +46,9 @@ class RetryTable(Struct, forbid_unknown_fields=True):
     start_line: Duration | None = None
     progress_line: Duration | None = None
     backoff: Duration | None = None
+    hang: Literal["restart", "report"] | None = None
+    max_failed_samples: Natural | None = None
+    patterns: tuple[PatternTable, ...] | None = None
 
 
 class GateTable(Struct, forbid_unknown_fields=True):
@@ -84,6 +96,7 @@ class JobTable(Struct, forbid_unknown_fields=True, kw_only=True):
     python: Text | None = None
     command: tuple[Text, ...] | None = None
     progress: Text | None = None
+    keep_log_mb: Positive | None = None
     env: dict[str, Any] = {}
     secret_env: tuple[Text, ...] = ()
     retry: RetryTable | None = None
@@ -177,7 +190,11 @@ def _job(file: Path, name: str, defaults: JobTable, body: dict[str, Any]) -> Job
 
 
 def _over(below: RetryTable, above: RetryTable) -> RetryTable:
-    return structs.replace(below, **{k: v for k, v in structs.asdict(above).items() if v is not None})
+    """Lay one `retry` over another; the patterns of both count, the nearer first."""
+    said = {k: v for k, v in structs.asdict(above).items() if v is not None}
+    if above.patterns and below.patterns:
+        said["patterns"] = above.patterns + below.patterns
+    return structs.replace(below, **said)
 
 
 def _check_job(file: Path, path: str, job: JobTable) -> None:
@@ -188,6 +205,8 @@ def _check_job(file: Path, path: str, job: JobTable) -> None:
             raise toml.wrong(file, path, f"engine {job.engine!r} needs the key {key!r}, which is missing or empty")
     if job.engine != "command" and job.command:
         raise toml.wrong(file, f"{path}.command", "is for engine 'command' only")
+    if any("\0" in word for word in job.command or ()):
+        raise toml.wrong(file, f"{path}.command", "holds a NUL character, which no program can be given")
     if job.layers and len(set(job.layers)) != len(job.layers):
         raise toml.wrong(file, f"{path}.layers", f"names a layer twice: {list(job.layers)}")
     if job.progress is not None:
@@ -195,6 +214,8 @@ def _check_job(file: Path, path: str, job: JobTable) -> None:
     _check_environment(file, path, job)
     for key in ("start_line", "progress_line", "backoff"):
         _check_duration(file, f"{path}.retry.{key}", getattr(job.retry, key, None))
+    for number, pattern in enumerate((job.retry and job.retry.patterns) or ()):
+        _check_pattern(file, f"{path}.retry.patterns[{number}].match", pattern.match)
 
 
 def _check_environment(file: Path, path: str, table: Settings | JobTable) -> None:

@@ -40,11 +40,29 @@ def write(path: str | os.PathLike[str], report: Mapping[str, Any]) -> None:
     try:
         _replace(Path(path), text)
     except OSError as error:
-        raise UsageError(
-            f"the report cannot be written: {error.strerror or error}",
-            remedy="Name a file in a folder that exists and can be written, or `-` for standard output.",
-            where=os.fspath(path),
-        ) from error
+        raise _unwritable(path, error.strerror or str(error)) from error
+
+
+def writable(path: str | os.PathLike[str]) -> None:
+    """See that a report can be written there later; raises UsageError."""
+    file = Path(path)
+    if os.fspath(path) == "-":
+        return
+    if not os.fspath(path) or file.is_dir():
+        raise _unwritable(path, "that is a folder" if os.fspath(path) else "the file has no name")
+    try:
+        with tempfile.NamedTemporaryFile(dir=file.parent, prefix=f".{file.name}."):
+            pass
+    except OSError as error:
+        raise _unwritable(path, error.strerror or str(error)) from error
+
+
+def _unwritable(path: str | os.PathLike[str], why: str) -> UsageError:
+    return UsageError(
+        f"the report cannot be written: {why}",
+        remedy="Name a file in a folder that exists and can be written, or `-` for standard output.",
+        where=os.fspath(path),
+    )
 
 
 def _host(outcome: GateOutcome | PrudentError) -> dict[str, Any]:

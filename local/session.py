@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from rich.markup import escape
 
 from local import bundle
+from local.errors import Unreachable
 from local.host import Host
 from local.links.ssh import open_link
 from local.text import clean
@@ -82,8 +83,10 @@ class Session:
                     if not self.alone:
                         time.sleep(random.uniform(0, 0.1))  # noqa: S311 - spreads the handshakes, guards nothing
                     host.reach()
-            except BaseException:
+            except BaseException as error:
                 link.close()
+                if isinstance(error, Unreachable) and self.target.hint:
+                    error.remedy = f"{error.remedy} {self.target.hint}".strip()
                 raise
             self._host = host
             self.notices = list(getattr(link, "notices", ()))

@@ -64,23 +64,31 @@ class _OfTargets(_Documented):
 class OnHosts(_OfTargets):
     """A step of the pipeline that runs on each host: its body gets the host's Session.
 
-    `gather` is called once, after all pipelines have ended, with every session and the options given. `brief` steps
-    print their own table: no summary follows them. Steps that start nothing need no job.
+    `foresee` is called once with the options, before any host is reached, and raises UsageError. `gather` is called
+    once, after all pipelines have ended, with every session and the options given. `brief` steps print their own table:
+    no summary follows them. Steps that start nothing need no job.
     """
 
     def __init__(
         self,
         body: Callable[..., Any],
         *,
+        foresee: Callable[..., None] | None = None,
         gather: Callable[..., None] | None = None,
         needs_job: bool = True,
         brief: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(body, **kwargs)
+        self.foresee = foresee
         self.gather = gather
         self.needs_job = needs_job
         self.brief = brief
+
+    def prepare(self, options: dict[str, Any]) -> None:
+        """Refuse options that cannot work, while nothing has been done yet."""
+        if self.foresee:
+            self.foresee(**options)
 
     def finish(self, sessions: Sequence[Session], options: dict[str, Any]) -> None:
         """Show what all hosts together gave."""

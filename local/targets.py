@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
-from dataclasses import dataclass
+import unicodedata
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +16,7 @@ from local import folders, toml
 from local.errors import UsageError
 from local.inventory import JobTable, Settings, seconds
 from local.links.settings import SshSettings
-from remote.schema import GateSpec, Job, Retry
+from remote.schema import GateSpec, Job, Pattern, Retry
 
 if TYPE_CHECKING:
     from local.inventory import Inventory
@@ -37,13 +39,24 @@ class Target:
     job: Job
     gpus: int | None
     usd_per_hour: float | None
+    hint: str = ""  # what was probably meant, should there be no such host
 
 
 def resolve(inventory: Inventory, hosts: str | None, job: str | None, *, needs_job: bool = True) -> tuple[Target, ...]:
     """Give the targets of `-H` (all hosts without it), each once, in the order named; raises UsageError."""
     chosen = _chosen(inventory, hosts)
     name, table = _choose_job(inventory, job, needs_job=needs_job)
-    return tuple(_target(inventory, host, settings, name, table) for host, settings in chosen.items())
+    made = (_target(inventory, host, settings, name, table) for host, settings in chosen.items())
+    return tuple(replace(target, hint=_hint(inventory, target.name)) for target in made)
+
+
+def _hint(inventory: Inventory, name: str) -> str:
+    """Say what a word that is in no inventory may have meant."""
+    known = {word.lower(): word for word in (*inventory.hosts, *inventory.groups)}
+    close = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.75)
+    if name in inventory.hosts or not close:
+        return ""
+    return f"{inventory.file} has no {name!r}; did you mean {known[close[0]]!r}?"
 
 
 def expand(text: str, where: str) -> str:
@@ -194,24 +207,48 @@ def _laptop_path(text: str | None, where: str) -> str | None:
     return str(Path(expand(text, where)).expanduser()) if text else None
 
 
+def _host_path(text: str, where: str, *, program: bool = False, hub: bool = False) -> str:
+    """Give a path on the host: absolute or below the home, since a job does not start where a login does.
+
+    A program's bare name is looked up there; `hub` lets names of the form `owner/name` pass.
+    """
+    path = expand(text, where)
+    if any(unicodedata.category(character) == "Cc" for character in path):
+        raise UsageError(f"{path!r} has a control character in it", where=where, remedy="Write the path without it.")
+    whole = path.startswith(("/", "~/")) or (program and "/" not in path) or (hub and path[:1] not in {".", "~"})
+    if path and not whole:
+        raise UsageError(
+            f"{path!r} is no whole path", where=where, remedy="Name a path on the host from its start: /… or ~/…"
+        )
+    return path
+
+
 def _job(inventory: Inventory, host: str, settings: Settings, name: str, table: JobTable) -> Job:
     """Build the job as this host is to do it: the host's environment under the job's."""
     where = f"{inventory.file}: jobs.{name}"
-    python = expand(table.python or settings.python or PYTHON, f"{inventory.file}: hosts.{host}.python")
-    workdir = expand(settings.workdir or WORKDIR, f"{inventory.file}: hosts.{host}.workdir")
+    own = f"{inventory.file}: hosts.{host}"
     said: dict[str, Any] = {
         key: value
-        for key in ("layers", "tensor_parallel", "max_model_len", "batch_size", "device", "memory_fraction", "progress")
+        for key in (
+            "layers",
+            "tensor_parallel",
+            "max_model_len",
+            "batch_size",
+            "device",
+            "memory_fraction",
+            "progress",
+            "keep_log_mb",
+        )
         if (value := getattr(table, key)) is not None
     }
     return Job(
         name=name,
         engine=table.engine or "",
-        python=python,
-        workdir=workdir,
-        model=expand(table.model or "", f"{where}.model"),
-        dataset=expand(table.dataset or "", f"{where}.dataset"),
-        output=expand(table.output or "", f"{where}.output"),
+        python=_host_path(table.python or settings.python or PYTHON, f"{own}.python", program=True),
+        workdir=_host_path(settings.workdir or WORKDIR, f"{own}.workdir"),
+        model=_host_path(table.model or "", f"{where}.model", hub=True),
+        dataset=_host_path(table.dataset or "", f"{where}.dataset", hub=True),
+        output=_host_path(table.output or "", f"{where}.output"),
         env={key: str(value) for key, value in {**settings.env, **table.env}.items()},
         secret_env=tuple(dict.fromkeys((*settings.secret_env, *table.secret_env))),
         command=tuple(table.command or ()),
@@ -226,6 +263,7 @@ def _retry(table: JobTable) -> Retry:
     durations = {
         key: seconds(said[key]) for key in ("start_line", "progress_line", "backoff") if said.get(key) is not None
     }
-    counts = {"transient": said["transient"]} if said.get("transient") is not None else {}
-    values: dict[str, Any] = {**durations, **counts}
+    plain = {key: said[key] for key in ("transient", "hang", "max_failed_samples") if said.get(key) is not None}
+    patterns = tuple(Pattern(**structs.asdict(pattern)) for pattern in said.get("patterns") or ())
+    values: dict[str, Any] = {**durations, **plain, "patterns": patterns}
     return Retry(**values)

@@ -31,13 +31,14 @@ _ELSE = re.compile(r"(?P<what>.*?)(?: - at `(?P<path>[^`]*)`)?$", re.DOTALL)
 def read(path: Path, what: str) -> dict[str, Any]:
     """Give the document in a TOML file; raises UsageError."""
     try:
-        text = path.read_bytes().decode("utf-8")
+        text = path.read_bytes().decode("utf-8-sig")  # some editors begin a file with a byte order mark
     except FileNotFoundError:
         raise UsageError(
             f"{what} {path} does not exist", remedy="Name one with --inventory FILE or FABRIC_INVENTORY=FILE."
         ) from None
     except OSError as error:
-        raise UsageError(f"{what} {path} cannot be read: {error.strerror}", remedy="Check its permissions.") from None
+        remedy = "Name a file." if path.is_dir() else "Check its path and permissions."
+        raise UsageError(f"{what} {path} cannot be read: {error.strerror}", remedy=remedy) from None
     except UnicodeDecodeError as error:
         raise UsageError(
             f"{path}: not UTF-8 text (byte {error.start})", remedy="TOML files are UTF-8: save it as such."

@@ -23,7 +23,7 @@ def disk(path: str) -> Disk:
         total=room.f_blocks * room.f_frsize,
         free=room.f_bavail * room.f_frsize,
         inodes_free=room.f_favail if room.f_files else sys.maxsize,  # some file systems (btrfs) have no such limit
-        writable=_writable(nearest),
+        writable=_leads(target) and _writable(nearest),
         exists=exists(path),
     )
 
@@ -85,6 +85,12 @@ def _nearest(path: Path) -> Path:
             if folder.is_dir():
                 return folder
     return Path("/")
+
+
+def _leads(path: Path) -> bool:
+    """Tell whether nothing but folders is on the way to a path, itself included."""
+    met = next((place for place in (path, *path.parents) if os.path.lexists(place)), Path("/"))
+    return met.is_dir()
 
 
 def _writable(folder: Path) -> bool:

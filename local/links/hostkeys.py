@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from local import folders
-from local.errors import HostKeyError
+from local.errors import HostKeyError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -134,7 +134,14 @@ def verify(host: str, key: Key, *, files: Sequence[Path], pin_file: Path, strict
         plain = judge(entries, host[1:].partition("]")[0], key)
         judgement = plain if plain.verdict in {"known", "revoked"} else judgement
     if judgement.verdict == "new" and not strict:
-        judgement = pin(pin_file, host, key)
+        try:
+            judgement = pin(pin_file, host, key)
+        except OSError as error:
+            raise UsageError(
+                f"the new host key of {host} cannot be pinned: {pin_file}: {error.strerror or error}",
+                remedy="Let this user write it, or name another folder: export PRUDENT_GATE_STATE=/some/folder",
+                where=where,
+            ) from error
         if judgement.verdict == "new":
             return f"{host} was not known; its key is now pinned in {pin_file}: {key.fingerprint}"
     if judgement.verdict != "known":

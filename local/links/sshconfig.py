@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 PORT = 22
 DEFAULT_KEYS = ("id_ed25519", "id_ecdsa", "id_rsa")
+USUAL_KEYS = {*DEFAULT_KEYS, "id_ecdsa_sk", "id_ed25519_sk", "id_xmss", "id_dsa"}
 UNHEARD = "the OpenSSH client is not installed: Include, Match, IdentitiesOnly and known_hosts options are not honoured"
 
 
@@ -34,6 +35,7 @@ class Resolved:
     user: str
     identities: tuple[Path, ...] = ()
     identities_only: bool = False
+    own_key: Path | None = None  # the key that the inventory names
     jumps: tuple[str, ...] = ()
     known_hosts: tuple[Path, ...] = ()
     host_key_alias: str | None = None
@@ -45,6 +47,10 @@ class Resolved:
         """Give the name under which known_hosts files know this host."""
         host = (self.host_key_alias or self.host).lower()
         return host if self.port == PORT or self.host_key_alias else f"[{host}]:{self.port}"
+
+    def asks_for(self, key: Path) -> bool:
+        """Tell whether somebody named this key: OpenSSH adds the usual ones by itself, whether they exist or not."""
+        return key == self.own_key or key.name not in USUAL_KEYS
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
@@ -83,7 +89,8 @@ def _with_settings(found: Resolved, settings: SshSettings, target: str) -> Resol
     if settings.user is not None:
         changes["user"] = settings.user
     if settings.identity_file is not None:
-        changes["identities"] = (Path(settings.identity_file).expanduser(), *found.identities)
+        changes["own_key"] = own = Path(settings.identity_file).expanduser()
+        changes["identities"] = (own, *found.identities)
     if settings.jump is not None:
         changes["jumps"] = _jumps(settings.jump)
         changes["proxy_command"] = None

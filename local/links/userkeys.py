@@ -43,6 +43,8 @@ class UserKeys(AuthStrategy):
         for path in dict.fromkeys(self._hop.identities):
             if path.suffix == ".pub" or not path.exists():
                 public = path
+                if not path.exists() and self._hop.asks_for(path):
+                    self.skipped.append(f"{path} (does not exist)")
             elif (key := self._load(path)) is not None:
                 yield key
                 continue

@@ -43,6 +43,12 @@ def preflight(session: Session, **options: Any) -> GateOutcome:
     return outcome
 
 
+def foresee_report(*, report: str | None = None, **_: Any) -> None:
+    """See that the report can be written, while there is nothing yet to lose."""
+    if report is not None:
+        reports.writable(report)
+
+
 def write_report(sessions: Sequence[Session], *, report: str | None = None, **_: Any) -> None:
     """Write the gate's report on all hosts."""
     if report is None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from local.errors import HostKeyError
+from local.errors import HostKeyError, UsageError
 from local.links import hostkeys
 from local.links.base import Command
 from local.links.hostkeys import Entry, Key, judge, pin, preferred, read, verify
@@ -219,3 +219,10 @@ def test_our_pins_lie_in_the_state_folder(tmp_path: Path, monkeypatch: pytest.Mo
 def _fingerprint(private: Path) -> str:
     kind, text, *_ = private.with_suffix(".pub").read_text().split()
     return Key(kind, base64.b64decode(text)).fingerprint
+
+
+def test_a_key_that_cannot_be_pinned_is_not_trusted(tmp_path: Path) -> None:
+    key = Key("ssh-ed25519", b"key")
+    with pytest.raises(UsageError, match="cannot be pinned") as caught:
+        verify("host", key, files=(), pin_file=tmp_path, strict=False)
+    assert "PRUDENT_GATE_STATE" in caught.value.remedy

@@ -228,3 +228,42 @@ def test_a_task_of_the_laptop_runs_once_and_needs_no_inventory(
 
     assert fab("here", OnLaptop(here)) == 0
     assert len(calls) == 1
+
+
+def test_a_pipeline_whose_crash_cannot_be_kept_is_still_code_1(
+    fab: Callable[..., int], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("PRUDENT_GATE_STATE", str(tmp_path / "file"))
+
+    def crash(session: Session) -> None:
+        raise ZeroDivisionError(f"[/] {session.name}")
+
+    assert fab("-H one crash", step(crash)) == 1
+    error = capsys.readouterr().err
+    assert "ZeroDivisionError: [/] one" in error
+    assert "PRUDENT_GATE_DEBUG=1" in error
+    assert "Traceback" not in error
+
+
+def test_options_that_cannot_work_are_refused_before_any_host_is_reached(fab: Callable[..., int]) -> None:
+    def foresee(*, deep: bool) -> None:
+        raise UsageError(f"not so deep: {deep}")
+
+    def look(session: Session, *, deep: bool = False) -> None:
+        raise AssertionError(session, deep)
+
+    assert fab("look --deep", step(look, foresee=foresee)) == 2
+
+
+def test_a_gathering_that_fails_hides_no_host(fab: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
+    def look(session: Session) -> None:
+        session.word = "looked at"
+
+    def gather(sessions: list[Session]) -> None:
+        raise UsageError(f"cannot be written for {len(sessions)}")
+
+    assert fab("look", step(look, gather=gather)) == 2
+    error = capsys.readouterr().err
+    assert "cannot be written for 3" in error
+    assert error.count("looked at") == 3

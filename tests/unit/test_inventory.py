@@ -139,3 +139,15 @@ def test_a_file_that_is_absent_or_no_text_is_told(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_durations(text: float | str, value: float | None) -> None:
     assert seconds(text) == value
+
+
+def test_a_byte_order_mark_and_line_ends_of_windows_are_no_mistake(tmp_path: Path) -> None:
+    file = tmp_path / "windows.toml"
+    file.write_bytes(b"\xef\xbb\xbf[hosts.a]\r\nport = 22\r\n")
+    assert load(file).hosts["a"].port == 22
+
+
+def test_a_folder_is_no_inventory(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="Is a directory") as caught:
+        load(tmp_path)
+    assert caught.value.remedy == "Name a file."

@@ -131,3 +131,25 @@ def test_a_dash_is_standard_output_and_host_text_cannot_harm_a_terminal(capsys: 
     document = json.loads(said)
     assert valid(document)
     assert document["hosts"]["\x1b[2J"]["checks"][0]["facts"]["inf"] is None
+
+
+@pytest.mark.parametrize("name", ["", ".", "absent/report.json", "file/report.json"])
+def test_where_no_report_can_be_written_is_told_beforehand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("file").touch()
+    with pytest.raises(errors.UsageError, match="cannot be written"):
+        report.writable(name)
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize("name", ["-", "report.json"])
+def test_where_a_report_can_be_written_nothing_is_touched_beforehand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("report.json").write_text("of last time", encoding="utf-8")
+    report.writable(name)
+    assert Path("report.json").read_text(encoding="utf-8") == "of last time"
+    assert len(list(tmp_path.iterdir())) == 1

@@ -178,3 +178,35 @@ def test_an_ssh_config_that_is_absent_is_told(tmp_path: Path) -> None:
     assert "demo.up" in caught.value.remedy
     (target,) = resolve(load(file), "b", None, needs_job=False)
     assert target.ssh.ssh_config == "none"
+
+
+@pytest.mark.parametrize("key", ["python", "workdir", "output", "model", "dataset"])
+@pytest.mark.parametrize("path", ["./there", "../there", "~other/there", "/a\\u0000b", "/a\\nb"])
+def test_a_path_that_means_nothing_on_the_host_is_told(tmp_path: Path, key: str, path: str) -> None:
+    values = {"python": "python3", "workdir": "~/w", "output": "/o", "model": "owner/name", "dataset": "/d", key: path}
+    host, job = [
+        "\n".join(f'{name} = "{values[name]}"' for name in names)
+        for names in (("python", "workdir"), ("output", "model", "dataset"))
+    ]
+    file = tmp_path / "paths.toml"
+    file.write_text(f'[hosts.a]\n{host}\n[jobs.j]\nengine = "speculators"\n{job}\n', encoding="utf-8")
+    with pytest.raises(UsageError) as caught:
+        resolve(load(file), None, None)
+    assert caught.value.where.endswith(f".{key}")
+    assert caught.value.remedy
+
+
+def test_a_relative_folder_is_no_path_on_the_host(tmp_path: Path) -> None:
+    file = tmp_path / "relative.toml"
+    file.write_text('[hosts.a]\nworkdir = "work"\n', encoding="utf-8")
+    with pytest.raises(UsageError, match="no whole path"):
+        resolve(load(file), None, None, needs_job=False)
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"), [("gpu03", "gpu0"), ("GPU01", "gpu01"), ("bigg", "big"), ("other.example", ""), ("gpu01", "")]
+)
+def test_a_word_near_a_name_brings_the_name_to_mind(inventory: Inventory, word: str, meant: str) -> None:
+    (target,) = resolve(inventory, word, None)
+    assert bool(target.hint) == bool(meant)
+    assert meant in target.hint
