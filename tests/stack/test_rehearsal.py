@@ -166,16 +166,17 @@ def test_in_half_precision_it_passes_and_what_only_a_small_cache_would_meet_is_a
     assert max(error["median"] for error in errors) < check.facts["bounds"]["median"] / 2
 
 
-def test_a_tiny_deepseek_of_kimi_s_dimensions_computes_what_transformers_does(stack: Stack) -> None:
+def test_a_tiny_kimi_on_two_workers_computes_what_transformers_does(stack: Stack) -> None:
     folder = stack.root / "kimi"
     folder.mkdir()
     for path in Path(stack.job.model).glob("*token*"):
         (folder / path.name).write_bytes(path.read_bytes())
     (folder / "config.json").write_text(json.dumps(json.loads((KIMI / "config.json").read_text())))
-    env = {**stack.job.env, "VLLM_MLA_DISABLE": "1"}
+    env = {**stack.job.env, "VLLM_MLA_DISABLE": "1", "VLLM_CPU_OMP_THREADS_BIND": "0|1"}
     job = dataclasses.replace(stack.job, model=str(folder), layers=(2, 30, 58, 60), env=env, max_model_len=512)
-    check = rehearsed(stack, job)
+    check = rehearsed(stack, dataclasses.replace(job, tensor_parallel=2))
     assert check.status == "pass", check
+    assert check.facts["tensor_parallel"] == 2
     assert check.facts["text_only"] == "text_config"
     assert set(check.facts["errors"]) == {"2", "30", "58", "60"}
     assert max(error["median"] for error in check.facts["errors"].values()) < check.facts["bounds"]["median"] / 10
