@@ -1,0 +1,1 @@
+"""A STAND-IN for speculators, for the chaos suite only."""

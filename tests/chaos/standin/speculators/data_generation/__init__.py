@@ -1,0 +1,1 @@
+"""A STAND-IN for speculators.data_generation, for the chaos suite only."""

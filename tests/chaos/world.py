@@ -1,0 +1,410 @@
+"""One schedule: a pretended host, a user who says `extract` until it is done, faults meanwhile, and what must hold."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+import traceback
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from local import extract
+from local import runs as user_runs
+from local.errors import GateRefused, LinkLost, PrudentError
+from local.follow import follow
+from remote import processes, runs, status
+from tests.chaos import faults, pretend
+from tests.chaos.links import HereFaults
+from tests.running import PATIENCE, Lab
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from local.links.base import Link
+    from remote.paths import Run
+    from remote.schema import Exit, Job
+    from tests.chaos.links import LinkFaults
+
+REPO = Path(__file__).parents[2]
+DEADLINE = 150.0  # seconds of a schedule, on a machine with much else to do
+SAMPLES = 16
+CLEAN_STARTS = 6  # so often a user may have to say `extract` when nothing is done to it any more
+SECRET = "hush-hush-hush"
+DISK = "size=2m"
+TOLD_RUNS, TOLD_CHARACTERS = 4, 500
+
+
+class Overdue(BaseException):
+    """A schedule takes too long: something waits for what will not come."""
+
+
+@dataclass
+class Fault:
+    """One fault of a plan: so many seconds after what."""
+
+    name: str
+    after: str  # start: of the user's command · run: once a run goes on · a number: once so many samples stand
+    delay: float
+    seed: int
+    struck: bool | None = None
+
+    def __str__(self) -> str:
+        return f"{self.name} @ {self.after} + {self.delay:.2f} s" + {None: " (not reached)", False: " (hit nobody)", True: ""}[self.struck]
+
+
+@dataclass
+class Plan:
+    """What a seed stands for: rounds of faults while a run goes on, and the damage done after each."""
+
+    seed: int
+    rounds: list[list[Fault]] = field(default_factory=list)
+    damage: list[list[Fault]] = field(default_factory=list)
+
+    @classmethod
+    def draw(cls, seed: int, *, small_disk: bool) -> Plan:
+        dice = random.Random(seed)  # noqa: S311 - replayable on purpose
+        names = [name for name in faults.DURING if name != "disk full" or small_disk]
+        weights = [faults.WEIGHTS.get(name, 1.0) for name in names]
+        plan = cls(seed)
+        for _ in range(dice.choice([1, 1, 2])):
+            during = dice.choices(names, weights, k=dice.choice([1, 1, 2, 3]))
+            plan.rounds.append([cls._fault(name, dice) for name in during])
+            count = dice.choice([0, 0, 1, 2])
+            plan.damage.append([cls._fault(name, dice) for name in dice.choices(list(faults.BETWEEN), k=count)])
+        return plan
+
+    @staticmethod
+    def _fault(name: str, dice: random.Random) -> Fault:
+        after = dice.choice(["start", "run", str(dice.randrange(SAMPLES)), str(dice.randrange(SAMPLES))])
+        after = "start" if name == "kill launch" else after
+        return Fault(name, after, dice.uniform(0, {"start": 0.4, "run": 0.8}.get(after, 0.1)), dice.getrandbits(32))
+
+    def __iter__(self) -> Iterator[Fault]:
+        return itertools.chain(*self.rounds, *self.damage)
+
+    def __str__(self) -> str:
+        told = [", ".join(map(str, one)) for one in itertools.chain(*zip(self.rounds, self.damage, strict=True)) if one]
+        return f"CHAOS_SEED={self.seed}: " + "; then ".join(told)
+
+
+class World:
+    """The host, the user and what they know."""
+
+    silence = 3.0  # seconds without a frame that the follower bears
+
+    def __init__(
+        self, root: Path, pretence: pretend.Pretence, plan: Plan, *,
+        link: Link | None = None, link_faults: LinkFaults | None = None, home: Path | None = None,
+        small_disk: bool = False,
+    ) -> None:  # fmt: skip
+        self.root, self.plan, self.small_disk = root, plan, small_disk
+        self.disk = root / "disk"
+        self.home = home or root
+        self.samples = pretend.dataset(SAMPLES, random.Random(plan.seed))  # noqa: S311
+        self.faults_seen: list[str] = []
+        self._until = time.monotonic() + DEADLINE
+        self._doomed: list[Path] = []
+        self._finished: dict[int, tuple[int, int]] = {}
+        here = HereFaults(root)
+        self.link_faults: LinkFaults = link_faults or here
+        pretence.furnish(self.disk)
+        pretend.write_dataset(root / "data.jsonl", self.samples)
+        self.job: Job = pretend.job(self.disk, str(pretence.python), dataset=str(root / "data.jsonl"),
+                                    secret_env=("TOKEN",))  # fmt: skip
+        self.output = Path(self.job.output)
+        self.lab = Lab(self.disk, python=str(pretence.python), link=link or here)
+        self._python, self._elsewhere = str(pretence.python), list[Lab]()
+
+    # ---- what faults ask ---------------------------------------------------------------------------------------------
+
+    def newest(self) -> Run | None:
+        """Give the newest run that may go on."""
+        return next((run for run in runs.folders(self.lab.workdir) if runs.look(run).active), None)
+
+    def payload(self, verb: str) -> list[processes.Process]:
+        """Give the processes of a verb on this host."""
+        entry = str(Path(self.lab.workdir) / "bundles")
+        return [one for one in processes.everybody() if {verb, entry} <= _words(one.pid, entry)]
+
+    def start_elsewhere(self) -> str:
+        """Start the job from another controller; gives the run."""
+        other = Lab(self.disk, python=self._python, link=HereFaults(self.root))
+        self._elsewhere.append(other)
+        return extract.start(other.host, self.job, bundle=self.lab.bundle, fingerprint="f", secrets={}).run or ""
+
+    def check_one_at_a_time(self) -> None:
+        """Hold that no two runs go on."""
+        active = [run.id for run in runs.folders(self.lab.workdir) if (state := runs.look(run)).active and state.state]
+        self.note(len(active) <= 1, f"runs at the same time: {active}")
+
+    def note(self, holds: bool, otherwise: str) -> None:  # noqa: FBT001
+        """Note what does not hold; told when the schedule is over."""
+        if not holds:
+            self.faults_seen.append(otherwise)
+
+    def doomed_controller(self, seconds: float) -> bool:
+        """Let a controller process extract and follow for so long, and kill it."""
+        received = self.root / f"received-{len(self._doomed)}"
+        self._doomed.append(received)
+        words = [sys.executable, "-m", "tests.chaos.controller", str(self.disk), self.job.python, str(self.root)]
+        process = subprocess.Popen(
+            [*words, str(received)], cwd=REPO, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(seconds)
+        process.kill()
+        return process.wait() == -signal.SIGKILL
+
+    # ---- the user ----------------------------------------------------------------------------------------------------
+
+    def live(self) -> None:
+        """Go through the plan, then let the user finish, then hold what must be true."""
+        for during, after in zip(self.plan.rounds, self.plan.damage, strict=True):
+            self._round(during)
+            self._remember()
+            for fault in after if self.newest() is None else ():
+                fault.struck = faults.BETWEEN[fault.name](self, random.Random(fault.seed))  # noqa: S311
+            self._forget_damaged(all_of_them=any("garble" in fault.name for fault in after))
+        for _ in range(CLEAN_STARTS):
+            ended = self._round([])
+            if ended is not None and ended.phase == "done" and self._verified():
+                break
+            self._remember()
+        else:
+            self.note(False, f"not done after {CLEAN_STARTS} starts without a fault")  # noqa: FBT003
+        self._hold()
+
+    def _round(self, planned: list[Fault]) -> Exit | None:
+        over = threading.Event()
+        striking = [threading.Thread(target=self._strike, args=(fault, over), name=fault.name) for fault in planned]
+        for thread in striking:
+            thread.start()
+        ended = None
+        try:
+            ended = self._extract()
+        except GateRefused as error:
+            disk = any(fault.name == "disk full" for fault in planned)
+            self.note(disk, f"refused: {error.message}")
+        except LinkLost as error:
+            self.note(bool(planned), f"link lost without a cause: {error.message}")
+        finally:
+            over.set()
+            for thread in striking:
+                thread.join()
+        return ended
+
+    def _strike(self, fault: Fault, over: threading.Event) -> None:
+        while not self._due(fault):
+            if over.wait(0.03):
+                return
+        if over.wait(fault.delay):
+            return
+        try:
+            fault.struck = faults.DURING[fault.name](self, random.Random(fault.seed))  # noqa: S311
+        except LinkLost:
+            fault.struck = False  # another fault has cut this one short
+        except Exception:  # noqa: BLE001 - told with the schedule
+            self.note(False, f"{fault.name} met {traceback.format_exc(limit=-6)}")  # noqa: FBT003
+
+    def _due(self, fault: Fault) -> bool:
+        if fault.after == "start":
+            return True
+        run = self.newest()
+        if run is None or not Path(run.state).exists():
+            return False
+        return fault.after == "run" or self._files() >= int(fault.after)
+
+    def _files(self) -> int:
+        try:
+            return sum(name.endswith(".pt") for name in os.listdir(self.output))  # noqa: PTH208 - quick and often
+        except FileNotFoundError:
+            return 0
+
+    def _extract(self) -> Exit | None:
+        answer = extract.start(
+            self.lab.host, self.job, bundle=self.lab.bundle, fingerprint="f", secrets={"TOKEN": SECRET}
+        )
+        log, events, said = bytearray(), list[dict[str, Any]](), list[str]()
+        ended = follow(
+            self.lab.host, bundle=self.lab.bundle, workdir=self.lab.workdir, run=answer.run or "",
+            on_log=log.extend, on_event=events.append, on_link=said.append, on_beat=self._beat, silence=self.silence,
+        )  # fmt: skip
+        run = self.lab.run(answer.run or "")
+        self._hold_received(run, bytes(log), events, ended, said)
+        return ended
+
+    def _beat(self) -> None:
+        if time.monotonic() > self._until:
+            raise Overdue
+
+    def _verified(self) -> bool:
+        answer = user_runs.verify(self.lab.host, self.job, bundle=self.lab.bundle, deadline=PATIENCE)
+        if answer.extra:
+            (self.output / "data_999.pt").unlink(missing_ok=True)  # as its message tells the user
+        told = answer.total == SAMPLES == answer.valid and not answer.missing and not answer.damaged
+        true = all(sample.stands(self.output) for sample in self.samples)
+        self.note(told == true or not told, f"verify says {answer}")
+        return told
+
+    # ---- what must hold ----------------------------------------------------------------------------------------------
+
+    def _hold_received(
+        self, run: Run, log: bytes, events: list[dict[str, Any]], ended: Exit | None, said: list[str]
+    ) -> None:
+        host = Path(run.log).read_bytes() if Path(run.log).exists() else b""
+        if ended is None:  # lost: what the run left behind may have gone on talking
+            self.note(host.startswith(log), f"the log of the lost run {run.id} is not what was received")
+            self.note(any("is lost" in one for one in said), f"no end of {run.id}, and nobody said why: {said}")
+        else:
+            self.note(host == log, f"received {len(log)} bytes of the log of {run.id}, there are {len(host)}")
+            self.note(ended == runs.look(run).exit, f"the end of {run.id} is not what the host says: {ended}")
+            self.note(ended.left_running == (), f"{run.id} left running: {ended.left_running}")
+            self.note((ended.phase == "done") == (ended.code == 0), f"{run.id} is {ended.phase} with {ended.code}")
+        numbers = [event.get("n") for event in events]
+        self.note(numbers == list(range(1, len(numbers) + 1)), f"events of {run.id} are numbered {numbers}")
+        if ended is not None and ended.phase == "done":
+            whole = (ended.samples.total, ended.samples.done, ended.samples.failed) == (SAMPLES, SAMPLES, 0)
+            self.note(whole, f"{run.id} is done with {ended.samples}")
+            self.note(events[-1:] != [] and events[-1]["event"] == "ended", f"last event: {events[-1:]}")
+
+    def _remember(self) -> None:
+        """Hold that what was finished before was not computed again; remember what is finished now."""
+        now = {sample.index: identity for sample in self.samples if (identity := self._identity(sample))}
+        again = sorted(index for index, before in self._finished.items() if now.get(index) not in (before, None))
+        lost = sorted(self._finished.keys() - now.keys())
+        self.note(not again, f"samples that stood were computed again: {again}")
+        self.note(not lost, f"samples that stood are gone: {lost}")
+        self._finished = now
+
+    def _forget_damaged(self, *, all_of_them: bool) -> None:
+        recorded = set() if all_of_them else self._recorded()
+        self._finished = {
+            sample.index: self._finished[sample.index]
+            for sample in self.samples
+            if sample.index in self._finished and sample.index in recorded
+            and self._identity(sample) == self._finished[sample.index]
+        }  # fmt: skip
+
+    def _identity(self, sample: pretend.Sample) -> tuple[int, int] | None:
+        if sample.index not in self._recorded() or not sample.stands(self.output):
+            return None
+        found = (self.output / f"data_{sample.index}.pt").stat()
+        return found.st_ino, found.st_mtime_ns
+
+    def _recorded(self) -> set[int]:
+        found = set()
+        with contextlib.suppress(FileNotFoundError):
+            for line in (self.output / "manifest.jsonl").read_bytes().splitlines():
+                with contextlib.suppress(ValueError, KeyError, TypeError):
+                    found.add(json.loads(line)["index"])
+        return found
+
+    def _hold(self) -> None:
+        self._remember()
+        self.faults_seen += pretend.complaints(self.output, self.samples)
+        for received in self._doomed:
+            self._hold_doomed(received)
+        for run in runs.folders(self.lab.workdir):
+            self._hold_ended(run)
+        until = time.monotonic() + PATIENCE / 2
+        while (left := _at_home(self.home, str(self.disk))) and time.monotonic() < until:
+            time.sleep(0.05)
+        self.note(not left, f"left running: {left}")
+
+    def _hold_doomed(self, received: Path) -> None:
+        logs = [Path(run.log).read_bytes() for run in runs.folders(self.lab.workdir) if Path(run.log).exists()]
+        data = received.read_bytes() if received.exists() else b""
+        self.note(any(log.startswith(data) for log in [b"", *logs]), "a killed controller had received what is no log")
+
+    def _hold_ended(self, run: Run) -> None:
+        if runs.look(run).active and runs.look(run).state:
+            self.lab.ended(run)  # a second start that came when the first run had just ended
+        snapshot = runs.look(run)
+        self.note(snapshot.faults == (), f"{run.id}: {snapshot.faults}")
+        self.note(processes.of_run(run) == [], f"processes of {run.id}: {processes.of_run(run)}")
+        told = status.describe(snapshot, now=time.time())
+        never = snapshot.state is None  # its launch was killed before it had begun
+        self.note(never or told.phase in ("done", "failed", "stopped", "lost"), f"status of {run.id}: {told.phase}")
+        if snapshot.exit is not None and snapshot.state is not None:
+            true = snapshot.state.phase == snapshot.exit.phase or snapshot.exit.code == 128 + signal.SIGKILL
+            self.note(true, f"{run.id}: state {snapshot.state.phase}, exit {snapshot.exit.phase}")
+        for path in Path(run.root).iterdir():
+            self.note(SECRET.encode() not in path.read_bytes(), f"the secret is in {run.id}/{path.name}")
+
+
+def _words(pid: int, entry: str) -> set[str]:
+    """Give a process's words; one that starts with `entry` counts as `entry`."""
+    with contextlib.suppress(OSError):
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().decode("utf-8", "replace").split("\0")
+        return {entry if word.startswith(entry) else word for word in words}
+    return set()
+
+
+def _at_home(home: Path, disk: str) -> list[str]:
+    """Give who still runs on the pretended host: started with its home, or from its disk."""
+    found = []
+    for process in processes.everybody():
+        with contextlib.suppress(OSError):
+            folder = Path(f"/proc/{process.pid}")
+            words = (folder / "cmdline").read_bytes().decode("utf-8", "replace").split("\0")
+            if process.pid != os.getpid() and not any("pytest" in word or "sshd" in word for word in words):
+                if f"HOME={home}".encode() in (folder / "environ").read_bytes().split(b"\0"):
+                    found.append(" ".join(words))
+                elif any(word.startswith(disk) for word in words):
+                    found.append(" ".join(words))
+    return found
+
+
+@contextlib.contextmanager
+def disk(root: Path, *, small: bool) -> Iterator[None]:
+    """Give `root/disk`: a folder, or a small file system of its own."""
+    folder = root / "disk"
+    folder.mkdir(parents=True)
+    if not small:
+        yield
+        return
+    subprocess.run(["mount", "-t", "tmpfs", "-o", DISK, "chaos", str(folder)], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def told(world: World, problems: list[str]) -> str:
+    """Tell a schedule that went wrong so that it can be replayed and understood."""
+    lines = [str(world.plan), *(f"  {problem}" for problem in problems)]
+    for run in reversed(runs.folders(world.lab.workdir)[:TOLD_RUNS]):
+        for name in ("supervisor.log", "log", "exit.json"):
+            path = Path(run.root) / name
+            if path.exists() and path.stat().st_size:
+                said = path.read_text(errors="replace")[-TOLD_CHARACTERS:].replace("\n", "\n      ")
+                lines.append(f"    {run.id}/{name}: {said}")
+    return "\n".join(lines)
+
+
+def lived(world: World) -> list[str]:
+    """Live through a schedule; gives what did not hold."""
+    try:
+        world.live()
+    except Overdue:
+        world.note(False, f"not over after {DEADLINE:g} s")  # noqa: FBT003
+    except PrudentError as error:
+        world.note(False, f"the user was told {type(error).__name__}: {error.message}")  # noqa: FBT003
+    except Exception:  # noqa: BLE001 - told with the schedule
+        world.note(False, traceback.format_exc(limit=-8))  # noqa: FBT003
+    finally:
+        left = [str(one) for one in world.lab.clean_up()]
+        for other in world._elsewhere:
+            other.host.link.close()
+        world.note(not left or bool(world.faults_seen), f"left running: {left}")
+    return world.faults_seen
