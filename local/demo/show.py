@@ -148,14 +148,15 @@ def _end(console: Console, session: Session, place: Place, job: float, whole: fl
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
-    compared = (
-        f"at the gate, a tiny model's states with Transformers: {_rehearsed(session)}; after the run, each file's tokens with {place.dataset.name}; its shape, dtype and checksum with the manifest; "
+    files = (
+        f"each file's tokens with {place.dataset.name}; its shape, dtype and checksum with the manifest; "
         "every value finite, no layer all zero"
     )
     for name, said in (
         ("samples", f"{answer.valid} of {answer.total} valid, {answer.tokens:,} tokens, {size(answer.size)}"),
         ("hidden states", str(place.output)),
-        ("compared", compared),
+        ("compared", files),
+        ("", f"before the run: {_rehearsed(session)}"),
         ("time", f"{duration(job)} for the job, {duration(whole)} for all of this"),
         ("look further", "fab status · fab logs · fab hosts · fab preflight --report -"),
         ("end the host", "fab demo.down"),

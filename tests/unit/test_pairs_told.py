@@ -43,8 +43,10 @@ from remote.schema import Check
                 "calls": 5,
                 "errors": {"2": {"worst": 1e-06, "median": 1e-07}, "7": {"worst": 2.5e-05}, "8": None},
             },
-            "a tiny Llama of 2 layers in float32, 27 prompts in 5 calls, "
-            "no token further than 2.5e-05 from what Transformers computes",
+            (
+                "a tiny Llama of 2 layers in float32, 27 prompts in 5 calls, no token further than 2.5e-05 from what "
+                "Transformers computes"
+            ),
         ),
         ("rehearsal", {"errors": {}}, ""),
     ],
