@@ -167,6 +167,10 @@ def _choices(cls: type[Any], below: str | None) -> list[str]:
 
 
 def _field(info: Any, step: str) -> Any:
+    """Give the type of a struct's field, or of a list's items (`[0]`)."""
+    if step.startswith("["):
+        options = getattr(info, "types", (info,))
+        return next((option.item_type for option in options if hasattr(option, "item_type")), None)
     named = {field.encode_name: field.type for field in getattr(_structure(info), "fields", ())}
     return named.get(step)
 

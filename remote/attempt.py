@@ -2,12 +2,14 @@
 
 Works in the run folder, reads `job.json` there, appends events to the file that `PRUDENT_GATE_EVENTS` names; standard
 output and error are the run's log. Exit codes: 0 every sample stands · 10 some samples failed, all others stand ·
+11 more samples failed than the job allows ·
 143 stopped by SIGTERM, the batch in hand written · 2 the job or its dataset cannot be used (one line says why) ·
 anything else is a failure whose traceback is in the log.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -17,10 +19,12 @@ import traceback
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from remote import outputs, tokens, wire
+from remote import batch as batches
+from remote import manifest, model_print, outputs, tokens, wire
 from remote.dataset import DatasetError
 from remote.engines import base
-from remote.paths import EVENTS_ENV, Output
+from remote.outputs import OutputMixed
+from remote.paths import EVENTS_ENV, Output, Run
 from remote.samples import SampleInvalid
 from remote.schema import LaunchRequest
 
@@ -33,7 +37,7 @@ if TYPE_CHECKING:
     from remote.tokens import Tokens
 
 TOLD_EVERY = 5000
-DONE, UNUSABLE, SOME_FAILED, STOPPED = 0, 2, 10, 128 + signal.SIGTERM
+DONE, UNUSABLE, SOME_FAILED, TOO_MANY, STOPPED = 0, 2, 10, 11, 128 + signal.SIGTERM
 
 
 def main(arguments: list[str]) -> int:
@@ -54,9 +58,12 @@ def _attempt() -> int:
     try:
         request = wire.loads(LaunchRequest, Path("job.json").read_bytes(), "job.json")
         return Attempt(request.job, base.make(request.job), Events(os.environ.get(EVENTS_ENV)), stop).run()
-    except (DatasetError, wire.WireError) as error:
+    except (DatasetError, OutputMixed, wire.WireError) as error:
         _say(f"{type(error).__name__}: {error}")
         return UNUSABLE
+    except TooManyFailed as error:
+        _say(str(error))
+        return TOO_MANY
     except Stopped:
         _say("stopped")
         return STOPPED
@@ -64,6 +71,10 @@ def _attempt() -> int:
 
 class Stopped(BaseException):
     """SIGTERM came while there was nothing in hand."""
+
+
+class TooManyFailed(Exception):
+    """More samples failed than the job allows: it is not these samples, it is the job."""
 
 
 class Stop:
@@ -112,9 +123,20 @@ class Attempt:
         self._stop = stop
         self._output = Output(PurePosixPath(job.output))
         self._total = self._done = self._failed = self._tokens = 0
+        self._run = Run(PurePosixPath())
+        self._size = batches.size(self._run, job)
+        self._model = model_print.fingerprint(job.model)
+        self._wrote = False
 
     def run(self) -> int:
         """Do the attempt; gives the exit code."""
+        try:
+            return self._work()
+        except (Stopped, TooManyFailed):
+            self._vouch()
+            raise
+
+    def _work(self) -> int:
         self._events.tell("phase", phase="loading")
         missing = self._plan()
         if missing:
@@ -124,10 +146,14 @@ class Attempt:
                 self._engine.load()
                 _say(f"loaded in {time.monotonic() - started:.1f} s")
                 self._events.tell("phase", phase="extracting")
-                for batch in _batches(missing, self._job.batch_size):
+                done = 0
+                while done < len(missing):  # the size may shrink on the way
+                    batch = missing[done : done + self._size]
                     self._extract(batch)
+                    done += len(batch)
             finally:
                 self._engine.close()
+        self._vouch()
         self._events.tell("phase", phase="verifying")
         _say(f"{self._done} of {self._total} samples stand, {self._failed} failed")
         return SOME_FAILED if self._failed else DONE
@@ -140,7 +166,7 @@ class Attempt:
             if len(samples) % TOLD_EVERY == 0:  # the log shows life through a long dataset
                 _say(f"{len(samples)} samples tokenised")
         sound = [sample for sample in samples if sample.problem is None]
-        found = outputs.find_missing(self._output, sound, self._job.layers)
+        found = outputs.find_missing(self._output, sound, self._job.layers, self._model)
         self._total, self._done, self._tokens = len(samples), found.done, found.tokens_done
         self._events.tell(
             "plan",
@@ -150,30 +176,61 @@ class Attempt:
             tokens_done=self._tokens,
         )
         _say(f"{self._total} samples: {self._done} stand ({found.adopted} adopted), {len(found.samples)} to extract")
+        for damage in found.damaged:
+            _say(f"{damage}: computed again")
+        if found.aside:
+            _say(f"{found.aside} sample files are not of this dataset: renamed to data_<index>.pt{outputs.ASIDE}")
         for sample in samples:
             if sample.problem is not None:
                 self._fail(sample, f"{sample.where}: {sample.problem}")
+        self._hold_to_limit()
         return list(found.samples)
+
+    def _hold_to_limit(self) -> None:
+        if self._failed > self._job.retry.max_failed_samples:
+            raise TooManyFailed(f"{self._failed} samples failed, {self._job.retry.max_failed_samples} may")
+
+    def _vouch(self) -> None:
+        """Say in the manifest that this attempt ended in order: the next start need not hash what it wrote."""
+        if self._wrote:
+            with contextlib.suppress(OSError):  # a full disk: then the next start does hash it
+                manifest.vouch(self._output)
 
     def _extract(self, batch: Sequence[Tokens]) -> None:
         with self._stop:
             for sample, states in self._states(batch):
                 self._keep(sample, states)
             self._events.tell("progress", done=self._done, failed=self._failed, total=self._total, tokens=self._tokens)
+        self._hold_to_limit()
 
     def _states(self, batch: Sequence[Tokens]) -> Iterator[tuple[Tokens, list[Any] | Exception]]:
         """Give each sample's states, or why it alone has none; raises when it is the engine that fails."""
         try:
             yield from zip(batch, self._engine.extract([sample.input_ids for sample in batch]), strict=True)
-        except Exception:
+        except Exception as error:
             if not self._engine.alive():
                 raise
+            if len(batch) > 1 and batches.ran_out(error):
+                self._halve(len(batch))
+                half = len(batch) // 2
+                yield from self._states(batch[:half])
+                yield from self._states(batch[half:])
+                return
             traceback.print_exc()
             _say("the batch failed; its samples are tried one by one")
             answers = [self._alone(sample) for sample in batch]
             if all(isinstance(answer, Exception) for answer in answers):
                 self._engine.extract([batch[0].input_ids[:1]])  # raises where no prompt works any more
             yield from zip(batch, answers, strict=True)
+
+    def _halve(self, size: int) -> None:
+        """Remember that so many samples at once are too many for the memory there is."""
+        half = max(1, size // 2)
+        if half < self._size:
+            self._size = half
+            batches.shrink(self._run, half)
+            self._events.tell("batch-halved", size=half)
+            _say(f"memory ran out on a batch of {size}: going on with batches of {half}")
 
     def _alone(self, sample: Tokens) -> list[Any] | Exception:
         try:
@@ -188,7 +245,8 @@ class Attempt:
             self._fail(sample, f"{sample.where}: {type(states).__name__}: {states}")
             return
         try:
-            outputs.write(self._output, sample, states, self._engine.layers)
+            outputs.write(self._output, sample, states, self._engine.layers, self._model)
+            self._wrote = True
         except SampleInvalid as error:
             self._fail(sample, f"{sample.where}: {error}")
             return
@@ -199,11 +257,6 @@ class Attempt:
         self._failed += 1
         self._events.tell("sample-failed", index=sample.index, cause=cause[:1000])
         _say(f"sample {sample.index} failed: {cause}")
-
-
-def _batches(samples: Sequence[Tokens], size: int) -> Iterator[Sequence[Tokens]]:
-    for start in range(0, len(samples), max(1, size)):
-        yield samples[start : start + max(1, size)]
 
 
 def _say(text: str) -> None:

@@ -64,7 +64,7 @@ ROWS = (
           budget=1),
     # memory and disk: what is said about /dev/shm before what is said about disks
     _text(r"(?:torch\.(?:cuda\.)?OutOfMemoryError|CUDA out of memory|HIP out of memory)", "fatal", "gpu-out-of-memory",
-          "Lower batch_size, max_model_len or memory_fraction; the same settings fail again."),
+          "Lower batch_size, max_model_len or memory_fraction; the same settings fail again.", if_reaped="transient"),
     _text(r"Free memory on device .* is less than desired GPU memory utilization", "fatal", "gpu-memory-taken",
           "Somebody else holds GPU memory, or memory_fraction is too high.", if_reaped="transient"),
     _text(r"Error in memory profiling\. Initial free memory", "transient", "memory-profiling-race",
@@ -75,8 +75,9 @@ ROWS = (
           "fatal", "disk-full", "Free space on the output's file system, then run `extract` again: it goes on."),
     _text(r"Disk quota exceeded", "fatal", "disk-quota",
           "Raise the quota or move the output, then run `extract` again."),
-    _text(r"Out of memory: Killed process|oom-kill:", "fatal", "host-out-of-memory",
-          "The host ran out of memory and the kernel killed the job: give it more, or ask for less at once."),
+    _text(r"[Oo]ut of memory: Killed process|oom-kill:"
+          r"|DefaultCPUAllocator: (?:can't|not enough)|Cannot allocate memory",
+          "fatal", "host-out-of-memory", "The host ran out of memory: give it more, or ask for less at once."),
     # races that pass: before the generic texts that they contain
     _text(r"(?:\.triton/cache|TRITON_CACHE|/triton/).*(?:No such file|FileNotFoundError|Stale file handle)"
           r"|(?:FileNotFoundError|No such file or directory|Stale file handle).*(?:\.triton/|triton_?cache)",
@@ -112,6 +113,10 @@ ROWS = (
           "The hidden states are not finite or zero: the same input gives the same again."),
     _text(r"^prudent-gate: (?:DatasetError|WireError): ", "fatal", "unusable-job",
           "The job or its dataset cannot be used as it is; the line says where."),
+    _text(r"^prudent-gate: OutputMixed: ", "fatal", "other-model",
+          "Outputs of two models in one folder would be trained from as one."),
+    _raised("MemoryError", "fatal", "host-out-of-memory",
+            "The host ran out of memory: give it more, or ask for less at once."),
     # exception types: deterministic faults of code, versions and settings
     _raised("ImportError|ModuleNotFoundError", "fatal", "import",
             "The environment lacks a package or has another version."),

@@ -28,6 +28,8 @@ KILLED = 137
 DECORATION = re.compile(
     r"^(?:\s*(?:\([^()]*pid=\d+[^()]*\)|\[rank\d+\]:?|(?:ERROR|CRITICAL|INFO|WARNING)\s[^\]]{0,80}\]|\[[^\]]{0,60}\]:?))*\s?"
 )
+AFTER = re.compile(r"[Rr]etry[- ][Aa]fter:?\s+(\d{1,6})\b")
+LONGEST_WAIT = 900.0
 WARNING = re.compile(r"\bWARNING\b|\w*Warning:|\bwarning:")
 
 
@@ -41,6 +43,7 @@ class Failure:
     advice: str = ""
     budget: int | None = None
     then: str | None = None
+    wait: float = 0.0  # seconds that whoever refused us asked us to stay away
 
 
 def classify(
@@ -64,8 +67,17 @@ def classify(
         if out_of_memory and row.role == "cascade":  # a worker that the kernel killed has no words of its own
             return dataclasses.replace(_host_memory(), root_line=line)
         kind = row.if_reaped if reaped and row.if_reaped else row.kind
-        return Failure(kind=kind, cause=row.cause, root_line=line, advice=row.advice, budget=row.budget, then=row.then)
+        return Failure(
+            kind=kind, cause=row.cause, root_line=line, advice=row.advice, budget=row.budget, then=row.then,
+            wait=asked_to_wait(line) if kind == "transient" else 0.0,
+        )  # fmt: skip
     return dataclasses.replace(_by_code(code, empty=not log.strip()), root_line=_last_line(log))
+
+
+def asked_to_wait(line: str) -> float:
+    """Give the seconds of a "Retry after 42 seconds", at most a quarter of an hour."""
+    match = AFTER.search(line)
+    return min(float(match[1]), LONGEST_WAIT) if match else 0.0
 
 
 def with_patterns(patterns: Iterable[Pattern], rows: Sequence[Row] = ROWS) -> tuple[Row, ...]:

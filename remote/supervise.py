@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from remote import attempts, batch, files, logfile, processes, room, wire
+from remote import attempts, batch, endings, files, processes, room, wire
 from remote.failures import Failure, classify, with_patterns
 from remote.handshake import Handshake
 from remote.household import LEFTOVER_GRACE, SIGNALS, TICK, Household
@@ -27,14 +27,13 @@ from remote.ledger import Ledger
 from remote.paths import Run, Workdir
 from remote.retries import Budgets, Signs
 from remote.schema import Exit, LaunchRequest
+from remote.upkeep import Upkeep
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 HANG_GRACE = 5.0
 LONGEST_DELAY = 300.0
-FULL_PATIENCE = 10.0  # seconds that the run's folder may take nothing before the run is ended for it
-TRIM_EVERY = 5.0  # seconds between two looks at the length of the log
 SOME_SAMPLES_FAILED = 10  # the attempt's exit code when all but poison samples are done
 TOO_MANY_FAILED = 11  # and when more failed than the job allows
 
@@ -78,9 +77,9 @@ class Supervisor:
         self._rows = with_patterns(request.job.retry.patterns)
         self._full: str | None = None  # why the run was ended for lack of room
         self._hanging = False
+        self._own_places: dict[str, str] = {}  # variables that lead attempts away from places that others share
         self._further = False
-        self._trims = True  # until the file system says that it cannot
-        self._trimmed = 0.0
+        self._upkeep = Upkeep(run, request.job, self.ledger)
         self._code = 0
 
     def go(self) -> Exit:
@@ -90,10 +89,15 @@ class Supervisor:
         backoff = self.job.retry.backoff
         self.ledger.write()
         self.ledger.tell("started", run=self.run.id, pid=os.getpid(), job=self.job.name)
+        delays: Any = tenacity.wait_exponential(multiplier=backoff, max=max(LONGEST_DELAY, backoff))
+        delays += tenacity.wait_random(0, backoff / 2)
+
+        def delay(state: Any) -> float:
+            return float(delays(state) + state.outcome.result().failure.wait)
+
         retrying = tenacity.Retrying(
             retry=self._again,
-            wait=tenacity.wait_exponential(multiplier=backoff, max=max(LONGEST_DELAY, backoff))
-            + tenacity.wait_random(0, backoff / 2),
+            wait=delay,
             sleep=self._sleep,
             before_sleep=self._announce,
         )
@@ -135,7 +139,7 @@ class Supervisor:
             return Result("stopped", self._code)
         number = self.ledger.state.attempt + 1
         try:
-            attempt = attempts.Attempt(self.run, self.job, self._bundle, number, self._secrets)
+            attempt = attempts.Attempt(self.run, self.job, self._bundle, number, {**self._secrets, **self._own_places})
         except OSError as error:
             message = f"cannot start {error.filename or self.job.python}: {error.strerror}"
             if self._handshake.open:
@@ -161,8 +165,8 @@ class Supervisor:
             self._house.look(TICK)
             self._note(attempt, signs)
             hang = self._hangs(signs)
-            self._full = self._out_of_room()
-            self._trim()
+            self._full = self._upkeep.out_of_room()
+            self._upkeep.trim()
         if self._full is not None and self._house.stop is None and attempt.code is None:
             self._left = self._house.end_attempt(attempt, HANG_GRACE)
         elif self._house.stop is not None and attempt.code is None:
@@ -193,28 +197,6 @@ class Supervisor:
         self._hanging = waiting is not None
         return None
 
-    def _out_of_room(self) -> str | None:
-        """Say that the run's folder has taken nothing for a while: what goes on then, nobody can know."""
-        since = self.ledger.refused
-        if since is None or time.monotonic() - since < FULL_PATIENCE:
-            return None
-        return room.full([self.run.root]) or f"nothing can be written in {self.run.root} any more (quota)"
-
-    def _trim(self) -> None:
-        """Let go of the log's old part, now and then."""
-        if not self._trims or time.monotonic() - self._trimmed < TRIM_EVERY:
-            return
-        self._trimmed = time.monotonic()
-        try:
-            went = logfile.trim(self.run, self.job.keep_log_mb << 20)
-        except OSError as error:
-            if error.errno not in room.FULL:
-                self._trims = False
-                self.ledger.tell("log-kept-whole", cause=f"the file system cannot make holes: {error.strerror}")
-            return
-        if went is not None:
-            self.ledger.tell("log-trimmed", **{"from": went[0], "to": went[1]})
-
     def _note(self, attempt: attempts.Attempt, signs: Signs) -> None:
         """Take in what the attempt said and told since the last look."""
         told = [self.ledger.hear(event) for event in attempt.pump()]
@@ -235,28 +217,23 @@ class Supervisor:
             return Result("done", code)
         if self._house.stop is not None:
             return Result("stopped", code)
-        if self._full is not None:
-            failure = _disk_full(self._full)
+        if self._left:
+            failure = endings.stuck(self._left)
+        elif self._full is not None:
+            failure = endings.disk_full(self._full)
         elif hang:
-            failure = Failure(kind="transient", cause="hang", root_line=hang, advice="The attempt made no headway.")
+            failure = endings.hung(hang)
         elif code == SOME_SAMPLES_FAILED:
-            line = f"{samples.failed} of {samples.total} samples failed, all others are done"
-            failure = Failure(
-                kind="fatal", cause="samples-failed", root_line=line, advice="The events say which, and why each."
-            )
+            failure = endings.samples_failed(samples)
         elif code == TOO_MANY_FAILED and self.job.engine != "command":
-            line = f"{samples.failed} of {samples.total} samples failed, {self.job.retry.max_failed_samples} may"
-            failure = Failure(
-                kind="fatal", cause="too-many-failed", root_line=line,
-                advice="Look at why they failed; retry.max_failed_samples says how many may.",
-            )  # fmt: skip
+            failure = endings.too_many_failed(samples, self.job.retry.max_failed_samples)
         else:
             failure = classify(
                 attempt.log_text(), code,
                 progressed=progressed, reaped=reaped, out_of_memory=self._killed_for_memory, rows=self._rows,
             )  # fmt: skip
-            if failure.kind in ("transient", "unknown") and (full := self._no_room()) is not None:
-                failure = _disk_full(full)
+            if failure.kind in ("transient", "unknown") and (full := self._upkeep.no_room()) is not None:
+                failure = endings.disk_full(full)
         return Result("failed", code, self._settled(failure))
 
     def _settled(self, failure: Failure) -> Failure:
@@ -264,6 +241,8 @@ class Supervisor:
         self._further = self.ledger.came_further()
         if self._further:
             self._budgets.progressed()
+        if failure.cause == "triton-cache-race":
+            self._own_places["TRITON_CACHE_DIR"] = str(self.run.root / "triton")
         if failure.cause in batch.CAUSES and self._halve():
             self._budgets.spent.pop(failure.cause, None)
             return dataclasses.replace(failure, kind="transient", advice="Trying again with half a batch.")
@@ -280,12 +259,6 @@ class Supervisor:
             return False
         self.ledger.tell("batch-halved", size=size // 2)
         return True
-
-    def _no_room(self) -> str | None:
-        """Say which file system of the run is full, None when all have room."""
-        if self.ledger.refused is not None:
-            return room.full([self.run.root]) or f"nothing can be written in {self.run.root} any more (quota)"
-        return room.full([self.job.output, self.run.root])
 
     def _tell_end(self, result: Result) -> None:
         failure = result.failure
@@ -317,15 +290,6 @@ class Supervisor:
             advice=failure.advice if failure else "",
             gpu_held=self._house.gpu_held() if self.job.device == "cuda" else (),
         )
-
-
-def _disk_full(line: str) -> Failure:
-    return Failure(
-        kind="fatal",
-        cause="disk-full",
-        root_line=line,
-        advice="Free space there, then run `extract` again: it goes on.",
-    )
 
 
 def main(arguments: list[str]) -> int:

@@ -1,17 +1,20 @@
 """Role `verify-child`: request on stdin, answer on the pipe. Reads every sample file once, tokenises the dataset once.
 
 A file is valid when its line in the manifest tells its size and hash, and its tokens, mask, shape, type and values are
-what the dataset and the job want. A file's hash and content are read in the same pass over the folder.
+what the dataset and the job want. A file's hash and content are read in the same pass over the folder. A file of the
+right size that is damaged all the same gets a line in the manifest that says so: the next `extract` goes by the
+manifest, and computes it again.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from remote import children, outputs, samples, tokens, verify, wire
+from remote import children, manifest, model_print, outputs, samples, tokens, verify, wire
 from remote.dataset import DatasetError
 from remote.engines import base
 from remote.paths import Output
@@ -55,6 +58,7 @@ class _Verification:
         exists = Path(job.output).is_dir()
         self._sizes = outputs.sample_sizes(self._output) if exists else {}
         self._entries = outputs.read_manifest(self._output)
+        self._model = model_print.fingerprint(job.model)
         self._shapes: set[tuple[int, int, str]] = set()
         self._damaged: list[Finding] = []
         self._missing: list[Finding] = []
@@ -70,6 +74,7 @@ class _Verification:
                 self._miss(sample)
             elif problem := self._problem(sample):
                 self._damage(sample.index, problem)
+                self._condemn(sample, problem)
             else:
                 valid += 1
                 count += len(sample)
@@ -92,10 +97,8 @@ class _Verification:
         entry, path = self._entries.get(sample.index), str(self._output.sample(sample.index))
         if entry is None:
             return "has no line in the manifest"
-        if entry.size != self._sizes[sample.index]:
-            return f"is {self._sizes[sample.index]} bytes, the manifest says {entry.size}"
-        if self._job.layers and entry.layers and entry.layers != self._job.layers:
-            return f"holds layers {list(entry.layers)}, the job wants {list(self._job.layers)}"
+        if problem := self._unfit(entry):
+            return problem
         try:
             if outputs.sha256_of(path) != entry.sha256:
                 return "has not the SHA-256 that the manifest says: its bytes have changed"
@@ -103,6 +106,26 @@ class _Verification:
             return samples.problem_with(document, sample, self._job.layers) or self._odd_one(document, entry)
         except (samples.SampleInvalid, OSError, AttributeError, TypeError, ValueError) as error:
             return str(error)
+
+    def _unfit(self, entry: ManifestEntry) -> str | None:
+        """Say what the manifest itself says against a file."""
+        if entry.size != self._sizes[entry.index]:
+            return f"is {self._sizes[entry.index]} bytes, the manifest says {entry.size}"
+        if self._job.layers and entry.layers and entry.layers != self._job.layers:
+            return f"holds layers {list(entry.layers)}, the job wants {list(self._job.layers)}"
+        if self._model and entry.model not in {"", self._model}:
+            return "was computed by another model"
+        return None
+
+    def _condemn(self, sample: Tokens, problem: str) -> None:
+        """Leave the word on which the next start computes a sample again that it would take for sound."""
+        entry = self._entries.get(sample.index)
+        if not outputs.stands(entry, sample, self._sizes[sample.index], self._job.layers) or entry is None:
+            return
+        if self._unfit(entry):
+            return  # whole, only not this model's: the next start refuses to mix them
+        with contextlib.suppress(OSError):
+            manifest.condemn(self._output, entry, problem)
 
     def _odd_one(self, document: dict[str, list[object]], entry: ManifestEntry) -> str | None:
         """Say in what a sound file is unlike its line in the manifest, or unlike the first sound file."""

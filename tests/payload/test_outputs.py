@@ -1,19 +1,21 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from array import array
 from pathlib import Path, PurePosixPath
 
 import pytest
 
-from remote import outputs, wire
+from remote import manifest, outputs, wire
 from remote.paths import Output
-from remote.schema import ManifestEntry
+from remote.schema import ManifestClean, ManifestDamage, ManifestEntry
 from remote.tokens import Tokens, digest
 
 SAMPLE = Tokens(3, "train.jsonl:4", array("i", [5, 6, 7]), b"\0\1\1")
 ENTRY = ManifestEntry(
-    index=3, file="data_3.pt", tokens=3, shape=(2, 3, 8), dtype="bfloat16", size=900, sha256="a" * 64,
+    index=3, file="data_3.pt", tokens=3, shape=(2, 3, 8), dtype="bfloat16", size=900,
+    sha256=hashlib.sha256(b"x" * 900).hexdigest(),
     tokens_sha256=SAMPLE.sha256, layers=(1, 2),
 )  # fmt: skip
 
@@ -102,3 +104,118 @@ def test_a_file_without_a_line_is_not_adopted_in_a_folder_of_other_layers(tmp_pa
     found = outputs.find_missing(folder(tmp_path, *lines, files={"data_3.pt": 900}), [SAMPLE], (1, 2))
     assert (found.samples, found.adopted) == ((SAMPLE,), 0)
     assert len(outputs.read_manifest(Output(PurePosixPath(tmp_path)))) == len(lines)
+
+
+CLEAN, DAMAGE = (
+    wire.dumps(ManifestClean(clean=True)) + "\n",
+    wire.dumps(ManifestDamage(index=3, damaged="zeros")) + "\n",
+)
+
+
+def missing(output: Output, sample: Tokens = SAMPLE, model: str = "") -> outputs.Missing:
+    return outputs.find_missing(output, [sample], (1, 2), model)
+
+
+def test_a_file_of_the_right_size_that_changed_after_a_crash_is_computed_again_and_stays_condemned(
+    tmp_path: Path,
+) -> None:
+    output = folder(tmp_path, line(ENTRY), files={"data_3.pt": 900})
+    Path(output.sample(3)).write_bytes(b"x" * 899 + b"y")
+    found = missing(output)
+    assert found.samples == (SAMPLE,)
+    assert found.damaged == ("data_3.pt has not the SHA-256 that the manifest says",)
+    Path(output.sample(3)).write_bytes(b"x" * 900)
+    assert missing(output).samples == (SAMPLE,)
+    manifest.record(output, ENTRY)
+    assert missing(output).samples == ()
+
+
+def test_what_was_written_before_a_clean_end_is_not_hashed_again(tmp_path: Path) -> None:
+    output = folder(tmp_path, line(ENTRY), CLEAN, files={"data_3.pt": 900})
+    Path(output.sample(3)).write_bytes(b"x" * 899 + b"y")
+    assert missing(output).samples == ()
+
+
+def test_what_was_hashed_once_is_vouched_for(tmp_path: Path) -> None:
+    output = folder(tmp_path, line(ENTRY), files={"data_3.pt": 900})
+    assert missing(output).samples == ()
+    Path(output.sample(3)).write_bytes(b"x" * 899 + b"y")
+    assert missing(output).samples == ()
+    assert Path(output.manifest).read_text() == line(ENTRY) + CLEAN
+
+
+def test_too_much_to_hash_is_not_hashed_and_not_vouched_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outputs, "HASHED", 899)
+    output = folder(tmp_path, line(ENTRY), files={"data_3.pt": 900})
+    assert missing(output).samples == ()
+    assert Path(output.manifest).read_text() == line(ENTRY)
+
+
+@pytest.mark.parametrize(
+    ("content", "stands"),
+    [(b"PK\x03\x04" + b"x" * 874 + b"PK\x05\x06" + b"\0" * 18, 1), (b"PK\x03\x04" + b"x" * 896, 0),
+     (b"x" * 800 + b"\0" * 100, 0), (b"\0" * 900, 0), (b"x" * 900, 1)],
+    ids=["whole", "no end", "zeros at the end", "zeros", "no archive"],
+)  # fmt: skip
+def test_a_file_whose_end_was_never_written_is_found_from_a_few_bytes(
+    tmp_path: Path, content: bytes, stands: int
+) -> None:
+    output = folder(tmp_path, line(ENTRY), CLEAN, files={"data_3.pt": 900})
+    Path(output.sample(3)).write_bytes(content)
+    assert missing(output).samples == (SAMPLE,)[stands:]
+
+
+def test_a_sample_that_verify_condemned_is_computed_again_even_where_its_file_could_be_adopted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outputs, "_adopt", lambda *_: True)
+    other = line(dataclasses.replace(ENTRY, index=4))
+    output = folder(tmp_path, line(ENTRY), other, CLEAN, DAMAGE, files={"data_3.pt": 900})
+    assert missing(output).samples == (SAMPLE,)
+    output = folder(tmp_path, other, files={"data_3.pt": 900})
+    assert missing(output).adopted == 1
+
+
+def test_only_the_word_that_was_found_wrong_is_taken_back(tmp_path: Path) -> None:
+    output = folder(tmp_path, line(ENTRY))
+    assert not manifest.condemn(output, dataclasses.replace(ENTRY, sha256="b" * 64), "was written anew since")
+    assert manifest.read(output).entries == {3: ENTRY}
+    assert manifest.condemn(output, ENTRY, "is all zeros")
+    assert manifest.read(output).entries == {}
+    assert manifest.read(output).condemned == {3}
+
+
+def test_a_manifest_that_is_torn_is_closed_before_the_next_word(tmp_path: Path) -> None:
+    output = folder(tmp_path, line(ENTRY), line(ENTRY)[:40])
+    assert manifest.condemn(output, ENTRY, "is all zeros")
+    assert manifest.read(output).condemned == {3}
+
+
+def test_samples_of_another_model_are_not_mixed_silently(tmp_path: Path) -> None:
+    output = folder(tmp_path, line(dataclasses.replace(ENTRY, model="m1")), files={"data_3.pt": 900})
+    assert missing(output, model="m1").samples == ()
+    assert missing(output, model="").samples == ()  # a model that cannot be looked at says nothing
+    with pytest.raises(outputs.OutputMixed, match=r"holds 1 samples of another model \(m1, this one is m2\): choose"):
+        missing(output, model="m2")
+    with pytest.raises(outputs.OutputMixed):  # another tokenizer makes other tokens of the same dataset
+        missing(output, dataclasses.replace(SAMPLE, loss_mask=b"\1\1\1"), model="m2")
+    Path(output.sample(3)).unlink()
+    assert missing(output, model="m2").samples == (SAMPLE,)
+
+
+def test_samples_of_a_folder_that_knew_no_models_go_on_counting(tmp_path: Path) -> None:
+    assert missing(folder(tmp_path, line(ENTRY), files={"data_3.pt": 900}), model="m2").samples == ()
+
+
+def test_files_that_are_not_of_the_dataset_are_put_aside_and_taken_back(tmp_path: Path) -> None:
+    stranger = dataclasses.replace(ENTRY, index=7, file="data_7.pt")
+    files = {"data_3.pt": 900, "data_7.pt": 900, "data_8.pt": 5, "mine.pt": 4}
+    output = folder(tmp_path, line(ENTRY), line(stranger), CLEAN, files=files)
+    assert missing(output).aside == 2
+    assert sorted(path.name for path in tmp_path.glob("*pt*")) == [
+        "data_3.pt", "data_7.pt.extra", "data_8.pt.extra", "mine.pt",
+    ]  # fmt: skip
+    more = [SAMPLE, dataclasses.replace(SAMPLE, index=7), dataclasses.replace(SAMPLE, index=8)]
+    found = outputs.find_missing(output, more, (1, 2))
+    assert (found.done, found.samples) == (2, (more[2],))
+    assert Path(output.sample(7)).exists()

@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from remote.failure_table import ROWS
-from remote.failures import classify
+from remote.failures import classify, with_patterns
+from remote.schema import Pattern
 
 TRACE = 'Traceback (most recent call last):\n  File "/opt/job/extract.py", line 41, in main\n    engine.run()\n'
 # One realistic log per row: what a job prints around the words, in our own words.
@@ -11,6 +12,16 @@ LOGS = [
     ("kernel: NVRM: Xid (PCI:0000:1b:00): 79, pid=1234, GPU has fallen off the bus.", "node-fatal", "gpu-hardware"),
     ("kernel: NVRM: Xid (PCI:0000:1b:00): 48, pid=77, name=python3, double bit", "node-fatal", "gpu-hardware"),
     ("kernel: NVRM: Xid (PCI:0000:1b:00): 31, pid=77, name=python3, MMU Fault", "transient", "gpu-application-fault"),
+    ("kernel: NVRM: Xid (PCI:0000:1b:00): 46, pid=77, name=python3, timeout", "node-fatal", "gpu-hardware"),
+    ("kernel: NVRM: Xid (PCI:0000:1b:00): 64, ECC page retirement", "node-fatal", "gpu-hardware"),
+    ("kernel: NVRM: Xid (PCI:0000:1b:00): 74, NVLink: fatal error", "node-fatal", "gpu-hardware"),
+    ("kernel: NVRM: Xid (PCI:0000:1b:00): 95, Uncontained ECC error", "node-fatal", "gpu-hardware"),
+    ("kernel: NVRM: Xid (PCI:0000:1b:00): 119, Timeout waiting for RPC from GSP", "node-fatal", "gpu-hardware"),
+    ("kernel: NVRM: Xid (PCI:0000:1b:00): 8, pid=77, name=python3", "transient", "gpu-application-fault"),
+    ("kernel: NVRM: Xid (PCI:0000:1b:00): 11, pid=77, name=python3", "transient", "gpu-application-fault"),
+    ("kernel: NVRM: Xid (PCI:0000:1b:00): 13, Graphics SM Warp Exception", "transient", "gpu-application-fault"),
+    ("kernel: NVRM: Xid (PCI:0000:1b:00): 43, pid=77, Ch 00000008", "transient", "gpu-application-fault"),
+    ("kernel: NVRM: Xid (PCI:0000:1b:00): 45, pid=77, Ch 00000009", "transient", "gpu-application-fault"),
     (TRACE + "RuntimeError: CUDA error: uncorrectable ECC error encountered", "transient", "gpu-ecc"),
     (TRACE + "RuntimeError: Unexpected error from cudaGetDeviceCount(). Error 802: system not yet initialized",
      "fatal", "fabric-manager"),
@@ -32,6 +43,17 @@ LOGS = [
     (TRACE + "OSError: [Errno 28] No space left on device: '/data/hidden_states/data_812.pt'", "fatal", "disk-full"),
     (TRACE + "RuntimeError: PytorchStreamWriter failed writing file data/3: file write failed", "fatal", "disk-full"),
     (TRACE + "OSError: [Errno 122] Disk quota exceeded", "fatal", "disk-quota"),
+    (TRACE + "safetensors_rust.SafetensorError: Error while serializing: IoError(Os { code: 28, kind: StorageFull })",
+     "fatal", "disk-full"),
+    (TRACE + "RuntimeError: I/O error: No space left (os error 28)", "fatal", "disk-full"),
+    (TRACE + "MemoryError", "fatal", "host-out-of-memory"),
+    (TRACE + "numpy.MemoryError: Unable to allocate 12.0 GiB", "fatal", "host-out-of-memory"),
+    (TRACE + "RuntimeError: [enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes.",
+     "fatal", "host-out-of-memory"),
+    ("kernel: Memory cgroup out of memory: Killed process 91 (VLLM::Worker) total-vm:9kB", "fatal",
+     "host-out-of-memory"),
+    ("prudent-gate: OutputMixed: the output folder /o holds 7 samples of another model (ab, this one is cd): …",
+     "fatal", "other-model"),
     ("kernel: Out of memory: Killed process 4711 (python3) total-vm:200GB", "fatal", "host-out-of-memory"),
     (TRACE + "FileNotFoundError: [Errno 2] No such file or directory: '/home/u/.triton/cache/ab12/kernel.json'",
      "transient", "triton-cache-race"),
@@ -42,11 +64,24 @@ LOGS = [
      "transient", "port-taken"),
     (TRACE + "safetensors_rust.SafetensorError: Error while deserializing header: MetadataIncompleteBuffer",
      "transient", "damaged-file"),
+    (TRACE + "RuntimeError: PytorchStreamReader failed reading zip archive: failed finding central directory",
+     "transient", "damaged-file"),
+    (TRACE + "OSError: Cannot access gated repo for url https:// …", "fatal", "gated-model"),
+    (TRACE + "OSError: Access to model owner/name is restricted. You must have access to it", "fatal", "gated-model"),
     (TRACE + "huggingface_hub.errors.GatedRepoError: 401 Client Error. Access denied", "fatal", "gated-model"),
     (TRACE + "huggingface_hub.errors.HfHubHTTPError: 429 Client Error: Too Many Requests for url: …",
      "transient", "hub-busy"),
     (TRACE + "requests.exceptions.HTTPError: 503 Server Error: Service Unavailable", "transient", "hub-busy"),
     (TRACE + "torch.distributed.DistBackendError: NCCL error: invalid usage, run again", "fatal", "nccl-usage"),
+    (TRACE + "torch.distributed.DistBackendError: NCCL error in: x.cpp:90, invalid argument", "fatal", "nccl-usage"),
+    (TRACE + "torch.distributed.DistBackendError: ncclRemoteError: remote process exited or there was a network error",
+     "transient", "nccl-cascade"),
+    ("[rank1]: ProcessGroupNCCL's watchdog got stuck; the process will abort", "transient", "nccl-cascade"),
+    (TRACE + "vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue.", "transient", "engine-died"),
+    (TRACE + "EOFError", "transient", "peer-gone"),
+    (TRACE + "SampleInvalid: hidden states 2 are not finite (NaN or infinity)", "fatal", "bad-hidden-states"),
+    (TRACE + "ValueError: hidden_states of sample 3 contain NaN", "fatal", "bad-hidden-states"),
+    ("hidden states 4 are all zero", "fatal", "bad-hidden-states"),
     ("[rank3]:[E1130 11:02:03] [Rank 3] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=41)",
      "transient", "collective-timeout"),
     (TRACE + "torch.distributed.DistBackendError: NCCL error: unhandled system error", "transient", "nccl-cascade"),
@@ -56,6 +91,7 @@ LOGS = [
     (TRACE + "ConnectionResetError: [Errno 104] Connection reset by peer", "transient", "peer-gone"),
     ("prudent-gate: DatasetError: /data/train.jsonl line 7: not JSON", "fatal", "unusable-job"),
     ("sample 17: hidden states of layer 30 are not finite", "fatal", "bad-hidden-states"),
+    (TRACE + "ImportError: cannot import name 'x' from 'vllm'", "fatal", "import"),
     (TRACE + "ModuleNotFoundError: No module named 'speculators.data_generation'", "fatal", "import"),
     ("(EngineCore_DP0 pid=81) ERROR 11-30 11:02:03 [core.py:94] TypeError: f() missing 1 required positional argument",
      "fatal", "signature"),
@@ -130,6 +166,8 @@ def test_settings_are_blamed_only_before_any_progress() -> None:
 def test_taken_memory_is_transient_when_leftovers_were_ended() -> None:
     log = "ValueError: Free memory on device (1/2 GiB) on startup is less than desired GPU memory utilization"
     assert classify(log, 1, reaped=True).kind == "transient"
+    out = "torch.OutOfMemoryError: CUDA out of memory."
+    assert (classify(out, 1).kind, classify(out, 1, reaped=True).kind) == ("fatal", "transient")
 
 
 @pytest.mark.parametrize(
@@ -159,8 +197,81 @@ def test_an_unknown_failure_quotes_what_was_said_last(log: str) -> None:
 def test_a_kill_for_memory_is_told_whatever_the_log_says() -> None:
     assert classify("Connection reset by peer", 137, out_of_memory=True).cause == "host-out-of-memory"
     assert classify("working", 1, out_of_memory=True).cause == "unknown"
+    # A worker that the kernel killed has no words of its own: others say that it is gone.
+    cascade = "RuntimeError: WorkerProc hit an exception."
+    assert classify(cascade, 1).cause == "engine-died"
+    failure = classify(cascade, 1, out_of_memory=True)
+    assert (failure.cause, failure.root_line) == ("host-out-of-memory", cascade)
+    assert classify("OSError: [Errno 98] Address already in use", 1, out_of_memory=True).cause == "port-taken"
 
 
 @pytest.mark.parametrize("log", ["\0\x1b[31m\n" * 50, "x" * 1_000_000, "(" * 20_000, "[" * 20_000, "\r" * 10_000])
 def test_hostile_logs_are_just_unknown(log: str) -> None:
     assert classify(log, 1).kind in ("unknown", "transient")
+
+
+@pytest.mark.parametrize(
+    ("line", "cause"),
+    [
+        # The general text would take each of these: the specific row must stand before it.
+        ("FileNotFoundError: [Errno 2] No such file or directory: '/h/.triton/cache/x.json'", "triton-cache-race"),
+        ("NCCL WARN Error while creating shared memory segment /dev/shm/nccl-ab12 (size 9): No space left on device",
+         "shm-too-small"),
+        ("torch.distributed.DistBackendError: NCCL watchdog: Watchdog caught collective operation timeout",
+         "collective-timeout"),
+        ("ValueError: Free memory on device (1/9 GiB) on startup is less than desired GPU memory utilization (0.8)",
+         "gpu-memory-taken"),
+        ("AssertionError: Error in memory profiling. Initial free memory 1 GiB", "memory-profiling-race"),
+        ("huggingface_hub.errors.GatedRepoError: 401 Client Error, retry after 429 Client Error", "gated-model"),
+        ("RuntimeError: CUDA error: uncorrectable ECC error encountered, an illegal memory access", "gpu-ecc"),
+        ("RuntimeError: PytorchStreamWriter failed writing file: OSError: [Errno 122] x", "disk-full"),
+    ],
+)  # fmt: skip
+def test_the_specific_comes_before_the_general(line: str, cause: str) -> None:
+    assert classify(TRACE + line, 1).cause == cause
+
+
+OWN = (
+    Pattern(match=r"storage gateway \d+ is resting", kind="transient", cause="gateway", advice="It wakes up."),
+    Pattern(match="No space left", kind="node-fatal"),
+)
+
+
+def test_the_jobs_own_patterns_come_before_ours() -> None:
+    rows = with_patterns(OWN)
+    failure = classify(TRACE + "OSError: storage gateway 7 is resting: Address already in use", 1, rows=rows)
+    assert (failure.kind, failure.cause, failure.advice) == ("transient", "gateway", "It wakes up.")
+    failure = classify("OSError: [Errno 28] No space left on device", 1, rows=rows)
+    assert (failure.kind, failure.cause) == ("node-fatal", "own-pattern")
+    assert failure.advice
+    assert classify("OSError: [Errno 98] Address already in use", 1, rows=rows).cause == "port-taken"
+
+
+@pytest.mark.parametrize("prefix", ["", "WARNING: ", "prudent-gate: sample 3 failed: ", "CUDA_LAUNCH_BLOCKING "])
+def test_the_jobs_own_patterns_decide_wherever_they_stand(prefix: str) -> None:
+    log = f"OSError: [Errno 98] Address already in use\n{prefix}storage gateway 7 is resting"
+    assert classify(log, 1, progressed=True, rows=with_patterns(OWN)).cause == "gateway"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "said"),
+    [
+        (Pattern(match="(", kind="fatal"), r"retry\.patterns\[1\]\.match: not a regular expression"),
+        (
+            Pattern(match="x", kind="unknown"),
+            r"retry\.patterns\[1\]\.kind: expected one of transient, fatal, node-fatal",
+        ),
+    ],
+)
+def test_a_pattern_that_is_none_is_named(pattern: Pattern, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        with_patterns((OWN[0], pattern))
+
+
+@pytest.mark.parametrize(
+    ("line", "seconds"),
+    [("429 Client Error: Too Many Requests. Retry after 42 seconds", 42.0), ("HTTP 503, Retry-After: 7", 7.0),
+     ("429 Client Error", 0.0), ("503 Server Error, retry after 99999 s", 900.0)],
+)  # fmt: skip
+def test_who_refuses_us_says_how_long_to_stay_away(line: str, seconds: float) -> None:
+    assert classify(line, 1).wait == seconds

@@ -8,6 +8,8 @@ import pytest
 
 from local.errors import UsageError
 from local.inventory import load, seconds
+from local.targets import resolve
+from remote.schema import Pattern
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,6 +45,8 @@ layers = [2, 30]
 retry = { progress_line = "1h30m" }
 """
 JOB = '[jobs.kimi]\nengine = "speculators"\nmodel = "/m"\ndataset = "/d"\noutput = "/o"\n'
+
+PATTERN = "[[jobs.kimi.retry.patterns]]\n"
 
 
 def written(tmp_path: Path, text: str) -> Path:
@@ -100,6 +104,17 @@ def test_hosts_inherit_from_defaults_and_groups_and_jobs_from_defaults(tmp_path:
         (JOB + "progress = '('", "jobs.kimi.progress", "is not a regular expression", ""),
         (JOB + "retry = { start_line = 'soon' }", "jobs.kimi.retry.start_line", "expected a duration", ""),
         (JOB + "retry = { transients = 1 }", "jobs.kimi.retry", "unknown key 'transients'", "'transient'"),
+        (JOB + "retry = { hang = 'wait' }", "jobs.kimi.retry.hang", "one of report, restart", ""),
+        (JOB + "retry = { max_failed_samples = -1 }", "jobs.kimi.retry.max_failed_samples", "of at least 0", ""),
+        (JOB + "keep_log_mb = 0", "jobs.kimi.keep_log_mb", "of at least 1", ""),
+        (JOB + PATTERN + "match = '('\nkind = 'fatal'", "jobs.kimi.retry.patterns[0].match",
+         "is not a regular expression", ""),
+        (JOB + PATTERN + "match = 'x'\nkind = 'fatl'", "jobs.kimi.retry.patterns[0].kind",
+         "one of fatal, node-fatal, transient", "'fatal'"),
+        (JOB + PATTERN + "match = 'x'", "jobs.kimi.retry.patterns[0]", "the key 'kind' is missing", ""),
+        (JOB + PATTERN + "match = ''\nkind = 'fatal'", "jobs.kimi.retry.patterns[0].match", "of at least 1", ""),
+        (JOB + PATTERN + "match = 'x'\nkind = 'fatal'\ncuase = 'y'", "jobs.kimi.retry.patterns[0]",
+         "unknown key 'cuase'", "'cause'"),
         (JOB + "[jobs.kimi.gate]\nmodule = ['x']", "jobs.kimi.gate", "unknown key 'module'", "'modules'"),
     ],
 )  # fmt: skip
@@ -151,3 +166,21 @@ def test_a_folder_is_no_inventory(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="Is a directory") as caught:
         load(tmp_path)
     assert caught.value.remedy == "Name a file."
+
+
+def test_patterns_of_the_job_come_before_those_of_the_defaults(tmp_path: Path) -> None:
+    text = "[[defaults.retry.patterns]]\nmatch = 'a'\nkind = 'fatal'\n" + JOB + PATTERN
+    inventory = load(written(tmp_path, text + "match = 'b'\nkind = 'transient'\nadvice = 'Wait.'\n[hosts.h]\n"))
+    (target,) = resolve(inventory, "h", "kimi")
+    assert target.job.retry.patterns == (
+        Pattern(match="b", kind="transient", advice="Wait."), Pattern(match="a", kind="fatal"),
+    )  # fmt: skip
+
+
+def test_what_a_job_says_of_failures_and_its_log_reaches_the_host(tmp_path: Path) -> None:
+    said = JOB + "keep_log_mb = 5\nretry = { hang = 'report', max_failed_samples = 7 }\n[hosts.h]\n"
+    (target,) = resolve(load(written(tmp_path, said)), "h", "kimi")
+    retry = target.job.retry
+    assert (retry.hang, retry.max_failed_samples, retry.patterns, target.job.keep_log_mb) == ("report", 7, (), 5)
+    (target,) = resolve(load(written(tmp_path, JOB + "[hosts.h]\n")), "h", "kimi")
+    assert (target.job.retry.hang, target.job.retry.max_failed_samples) == ("restart", 100)

@@ -65,3 +65,23 @@ def test_chatter_without_progress_is_a_hang_while_extracting() -> None:
     assert "no progress" in (signs.hangs(22.0, POLICY) or "")
     signs.progressed(22.0)
     assert signs.hangs(23.0, POLICY) is None
+
+
+def test_a_cause_that_comes_back_can_mean_a_bad_host_and_progress_does_not_forget_it() -> None:
+    budgets = Budgets(POLICY)
+    ecc = Failure(kind="transient", cause="gpu-ecc", budget=1, then="node-fatal")
+    assert budgets.settled(ecc) == ecc
+    assert budgets.allows(ecc)
+    budgets.progressed()
+    second = budgets.settled(ecc)
+    assert (second.kind, second.then) == ("node-fatal", None)
+    assert not budgets.allows(second)
+
+
+def test_a_cause_that_is_fatal_the_second_time_is_forgotten_by_progress() -> None:
+    budgets = Budgets(POLICY)
+    damaged = Failure(kind="transient", cause="damaged-file", budget=1, then="fatal")
+    assert budgets.allows(budgets.settled(damaged))
+    budgets.progressed()
+    assert budgets.allows(budgets.settled(damaged))
+    assert budgets.settled(damaged).kind == "fatal"
