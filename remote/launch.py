@@ -139,6 +139,7 @@ def _end_lost(workdir: str) -> bool:
         if runs.look(run).lost is None:
             continue
         Path(run.secrets).unlink(missing_ok=True)
+        room.drop_ballast(run)
         if living := processes.of_run(run):
             found = True
             shared_memory.add(run, [process.pid for process in living])
@@ -182,10 +183,21 @@ def _spawn_and_wait(request: LaunchRequest, bundle: Bundle, run: Run, lock: int,
     if said is not None and said[0] == "started":
         process.returncode = 0  # it lives on without us: nobody waits for it
         return
+    why = said[1] if said else _silence(process, request.deadline)
     process.kill()
     process.wait()
     processes.end(lambda: processes.of_run(run), grace=LEFTOVER_GRACE)
-    raise Refused(said[1] if said else f"the supervisor did not start within {request.deadline:.0f} s{_words(run)}")
+    raise Refused(why if said else f"{why}{_words(run)}")
+
+
+def _silence(process: subprocess.Popen[bytes], deadline: float) -> str:
+    """Say why the supervisor has given no word: it has ended, or the time is over."""
+    try:
+        code = process.wait(1.0)
+    except subprocess.TimeoutExpired:
+        return f"the supervisor did not start within {deadline:.0f} s"
+    how = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
+    return f"the supervisor {how} before it could start the job"
 
 
 def _spawn(bundle: Bundle, run: Run, sending: int, lock: int, *, reaped: bool) -> subprocess.Popen[bytes]:

@@ -144,9 +144,20 @@ def _prepared(
     return link
 
 
+class Transport(paramiko.Transport):
+    """Paramiko's, whose thread does not trip over a channel that is being opened while the connection dies."""
+
+    def run(self) -> None:
+        """Serve the connection until it ends."""
+        try:
+            super().run()
+        except AttributeError:  # it lists a channel before it has told it whose it is
+            self.close()  # what it had still to do: whoever waits is told
+
+
 def _transport_for(hop: Resolved, pin_file: Any) -> Callable[..., paramiko.Transport]:
     def make(sock: Any, **options: Any) -> paramiko.Transport:
-        transport = paramiko.Transport(sock, **options)
+        transport = Transport(sock, **options)
         security = transport.get_security_options()
         entries = hostkeys.read((*hop.known_hosts, pin_file))
         security.key_types = hostkeys.preferred(entries, hop.known_as, security.key_types)

@@ -8,7 +8,6 @@ import os
 import signal
 import threading
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from local.errors import PrudentError
@@ -16,6 +15,7 @@ from remote import processes, runs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
     from random import Random
 
     from remote.paths import Run
@@ -255,7 +255,7 @@ def remove(world: World, dice: Random) -> bool:
 
 def remove_half(world: World, dice: Random) -> bool:
     """Remove many files, so that there is much to do again."""
-    gone = [sample for sample in world.samples if dice.random() < 0.6]  # noqa: PLR2004
+    gone = [sample for sample in world.samples if dice.random() < 0.6]
     for sample in gone:
         (world.output / f"data_{sample.index}.pt").unlink(missing_ok=True)
     return bool(gone)
@@ -298,16 +298,17 @@ def garble_manifest(world: World, dice: Random) -> bool:
     return True
 
 
+SAME_SIZE = {
+    "flip": flip,
+    "zero": zero,
+    "exchange": exchange,
+    "garble manifest": garble_manifest,
+}
 BETWEEN = {
     "truncate": truncate,
     "remove": remove,
     "remove half": remove_half,
     "extra": extra,
     "tear manifest": tear_manifest,
-}
-SAME_SIZE = {
-    "flip": flip,
-    "zero": zero,
-    "exchange": exchange,
-    "garble manifest": garble_manifest,
+    **SAME_SIZE,
 }

@@ -1,4 +1,4 @@
-"""A pretended host: an environment with stand-ins for torch and speculators installed, a dataset, and what must come out.
+"""A pretended host: stand-ins for torch and speculators installed in an environment, a dataset, what must come out.
 
 Everything of ours is real: launch, supervisor, attempt, engine adapter, outputs, verify. Only the libraries that the
 adapter drives are stand-ins (`standin/`), installed where a host has them: in the site-packages of the job's Python.
@@ -12,7 +12,6 @@ import functools
 import hashlib
 import importlib.util
 import json
-import random
 import shutil
 import sys
 from dataclasses import dataclass
@@ -26,10 +25,12 @@ from remote.schema import Job, Retry
 from tests.running import BARE
 
 if TYPE_CHECKING:
+    import random
     from types import ModuleType
 
 STANDIN = Path(__file__).parent / "standin"
 LAYERS = (2, 5)
+SAMPLES = 16
 RETRY = Retry(transient=3, start_line=30.0, progress_line=2.5, backoff=0.05)
 
 

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.chaos.links import RoughProxy, SshFaults
-from tests.chaos.world import Plan, World, disk, lived, told
+from tests.chaos.living import disk, lived, told
+from tests.chaos.plan import Plan
+from tests.chaos.world import World
 from tests.ssh import embedded, sshd
 
 if TYPE_CHECKING:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import json
 import os
 import random
@@ -13,87 +12,34 @@ import sys
 import threading
 import time
 import traceback
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from local import extract
 from local import runs as user_runs
-from local.errors import GateRefused, LinkLost, PrudentError
+from local.errors import GateRefused, LinkLost, PayloadCrashed
 from local.follow import follow
 from remote import processes, runs, status
-from tests.chaos import faults, pretend
+from tests.chaos import faults, pretend, who
 from tests.chaos.links import HereFaults
+from tests.chaos.pretend import SAMPLES
 from tests.running import PATIENCE, Lab
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from local.links.base import Link
     from remote.paths import Run
     from remote.schema import Exit, Job
     from tests.chaos.links import LinkFaults
+    from tests.chaos.plan import Fault, Plan
 
 REPO = Path(__file__).parents[2]
 DEADLINE = 150.0  # seconds of a schedule, on a machine with much else to do
-SAMPLES = 16
 CLEAN_STARTS = 6  # so often a user may have to say `extract` when nothing is done to it any more
 SECRET = "hush-hush-hush"
-DISK = "size=2m"
-TOLD_RUNS, TOLD_CHARACTERS = 4, 500
 
 
 class Overdue(BaseException):
     """A schedule takes too long: something waits for what will not come."""
-
-
-@dataclass
-class Fault:
-    """One fault of a plan: so many seconds after what."""
-
-    name: str
-    after: str  # start: of the user's command · run: once a run goes on · a number: once so many samples stand
-    delay: float
-    seed: int
-    struck: bool | None = None
-
-    def __str__(self) -> str:
-        return f"{self.name} @ {self.after} + {self.delay:.2f} s" + {None: " (not reached)", False: " (hit nobody)", True: ""}[self.struck]
-
-
-@dataclass
-class Plan:
-    """What a seed stands for: rounds of faults while a run goes on, and the damage done after each."""
-
-    seed: int
-    rounds: list[list[Fault]] = field(default_factory=list)
-    damage: list[list[Fault]] = field(default_factory=list)
-
-    @classmethod
-    def draw(cls, seed: int, *, small_disk: bool) -> Plan:
-        dice = random.Random(seed)  # noqa: S311 - replayable on purpose
-        names = [name for name in faults.DURING if name != "disk full" or small_disk]
-        weights = [faults.WEIGHTS.get(name, 1.0) for name in names]
-        plan = cls(seed)
-        for _ in range(dice.choice([1, 1, 2])):
-            during = dice.choices(names, weights, k=dice.choice([1, 1, 2, 3]))
-            plan.rounds.append([cls._fault(name, dice) for name in during])
-            count = dice.choice([0, 0, 1, 2])
-            plan.damage.append([cls._fault(name, dice) for name in dice.choices(list(faults.BETWEEN), k=count)])
-        return plan
-
-    @staticmethod
-    def _fault(name: str, dice: random.Random) -> Fault:
-        after = dice.choice(["start", "run", str(dice.randrange(SAMPLES)), str(dice.randrange(SAMPLES))])
-        after = "start" if name == "kill launch" else after
-        return Fault(name, after, dice.uniform(0, {"start": 0.4, "run": 0.8}.get(after, 0.1)), dice.getrandbits(32))
-
-    def __iter__(self) -> Iterator[Fault]:
-        return itertools.chain(*self.rounds, *self.damage)
-
-    def __str__(self) -> str:
-        told = [", ".join(map(str, one)) for one in itertools.chain(*zip(self.rounds, self.damage, strict=True)) if one]
-        return f"CHAOS_SEED={self.seed}: " + "; then ".join(told)
 
 
 class World:
@@ -133,7 +79,7 @@ class World:
     def payload(self, verb: str) -> list[processes.Process]:
         """Give the processes of a verb on this host."""
         entry = str(Path(self.lab.workdir) / "bundles")
-        return [one for one in processes.everybody() if {verb, entry} <= _words(one.pid, entry)]
+        return [one for one in processes.everybody() if {verb, entry} <= who.words(one.pid, entry)]
 
     def start_elsewhere(self) -> str:
         """Start the job from another controller; gives the run."""
@@ -193,8 +139,12 @@ class World:
         try:
             ended = self._extract()
         except GateRefused as error:
-            disk = any(fault.name == "disk full" for fault in planned)
-            self.note(disk, f"refused: {error.message}")
+            refused = {"disk full", "kill supervisor", "kill everybody"}.intersection(fault.name for fault in planned)
+            refused |= {fault.name for fault in planned if fault.name == "freeze supervisor" and fault.struck}
+            self.note(bool(refused), f"refused: {error.message}")
+        except PayloadCrashed as error:
+            killed = any(fault.name == "kill launch" for fault in planned) and "exit code 137" in error.message
+            self.note(killed, f"the user was told: {error.message}")
         except LinkLost as error:
             self.note(bool(planned), f"link lost without a cause: {error.message}")
         finally:
@@ -317,7 +267,7 @@ class World:
         for run in runs.folders(self.lab.workdir):
             self._hold_ended(run)
         until = time.monotonic() + PATIENCE / 2
-        while (left := _at_home(self.home, str(self.disk))) and time.monotonic() < until:
+        while (left := who.at_home(self.home, str(self.disk))) and time.monotonic() < until:
             time.sleep(0.05)
         self.note(not left, f"left running: {left}")
 
@@ -340,71 +290,3 @@ class World:
             self.note(true, f"{run.id}: state {snapshot.state.phase}, exit {snapshot.exit.phase}")
         for path in Path(run.root).iterdir():
             self.note(SECRET.encode() not in path.read_bytes(), f"the secret is in {run.id}/{path.name}")
-
-
-def _words(pid: int, entry: str) -> set[str]:
-    """Give a process's words; one that starts with `entry` counts as `entry`."""
-    with contextlib.suppress(OSError):
-        words = Path(f"/proc/{pid}/cmdline").read_bytes().decode("utf-8", "replace").split("\0")
-        return {entry if word.startswith(entry) else word for word in words}
-    return set()
-
-
-def _at_home(home: Path, disk: str) -> list[str]:
-    """Give who still runs on the pretended host: started with its home, or from its disk."""
-    found = []
-    for process in processes.everybody():
-        with contextlib.suppress(OSError):
-            folder = Path(f"/proc/{process.pid}")
-            words = (folder / "cmdline").read_bytes().decode("utf-8", "replace").split("\0")
-            if process.pid != os.getpid() and not any("pytest" in word or "sshd" in word for word in words):
-                if f"HOME={home}".encode() in (folder / "environ").read_bytes().split(b"\0"):
-                    found.append(" ".join(words))
-                elif any(word.startswith(disk) for word in words):
-                    found.append(" ".join(words))
-    return found
-
-
-@contextlib.contextmanager
-def disk(root: Path, *, small: bool) -> Iterator[None]:
-    """Give `root/disk`: a folder, or a small file system of its own."""
-    folder = root / "disk"
-    folder.mkdir(parents=True)
-    if not small:
-        yield
-        return
-    subprocess.run(["mount", "-t", "tmpfs", "-o", DISK, "chaos", str(folder)], check=True)
-    try:
-        yield
-    finally:
-        subprocess.run(["umount", "--lazy", str(folder)], check=True)
-
-
-def told(world: World, problems: list[str]) -> str:
-    """Tell a schedule that went wrong so that it can be replayed and understood."""
-    lines = [str(world.plan), *(f"  {problem}" for problem in problems)]
-    for run in reversed(runs.folders(world.lab.workdir)[:TOLD_RUNS]):
-        for name in ("supervisor.log", "log", "exit.json"):
-            path = Path(run.root) / name
-            if path.exists() and path.stat().st_size:
-                said = path.read_text(errors="replace")[-TOLD_CHARACTERS:].replace("\n", "\n      ")
-                lines.append(f"    {run.id}/{name}: {said}")
-    return "\n".join(lines)
-
-
-def lived(world: World) -> list[str]:
-    """Live through a schedule; gives what did not hold."""
-    try:
-        world.live()
-    except Overdue:
-        world.note(False, f"not over after {DEADLINE:g} s")  # noqa: FBT003
-    except PrudentError as error:
-        world.note(False, f"the user was told {type(error).__name__}: {error.message}")  # noqa: FBT003
-    except Exception:  # noqa: BLE001 - told with the schedule
-        world.note(False, traceback.format_exc(limit=-8))  # noqa: FBT003
-    finally:
-        left = [str(one) for one in world.lab.clean_up()]
-        for other in world._elsewhere:
-            other.host.link.close()
-        world.note(not left or bool(world.faults_seen), f"left running: {left}")
-    return world.faults_seen

@@ -1,4 +1,4 @@
-"""`python crash SCENARIO FOLDER BUNDLES PART PARTS ANSWER`: kill the scenario at every point of this part, what was found is the answer.
+"""`python crash SCENARIO FOLDER BUNDLES PART PARTS ANSWER`: kill the scenario at every point of this part.
 
 A first run counts the points; then each point is tried twice, before the call and (a write) in the middle of it.
 """
@@ -17,10 +17,11 @@ def main(name: str, folder: Path, bundles: Path, part: int, parts: int) -> dict[
     """Try the points; gives how many there are and what went wrong at which."""
     cls = scenarios.SCENARIOS[name]
     python = sys.executable
-    whole = tracer.Trace(scenarios.fresh(cls, folder / "whole", python, bundles).act).go()
+    begun = scenarios.fresh(cls, folder / "whole", python, bundles)
+    whole = tracer.Trace(begun.act).go()
     wrong = [] if whole.finished else ["the scenario does not end by itself"]
-    for problem in scenarios.fresh(cls, folder / "whole", python, bundles).problems() if not cls.quick else ():
-        wrong.append(f"never begun: {problem}")
+    if not cls.quick:  # it has left a run behind that goes on
+        wrong += [f"not killed: {problem}" for problem in begun.problems()]
     tried = 0
     for at, call in enumerate(whole.calls, 1):
         if at % parts != part:

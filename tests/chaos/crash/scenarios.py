@@ -17,9 +17,22 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 import torch
+from speculators.data_generation import vllm_hidden_states_generator as generator
 
 from remote import (
-    attempt, files, install, launch, locks, outputs, processes, runs, samples, status, supervise, verify_child, wire,
+    attempt,
+    files,
+    install,
+    launch,
+    locks,
+    outputs,
+    processes,
+    runs,
+    samples,
+    status,
+    supervise,
+    verify_child,
+    wire,
 )  # fmt: skip
 from remote.events import EventLog, parse
 from remote.ledger import Ledger
@@ -337,7 +350,7 @@ def tokens(index: int) -> Tokens:
 
 def states(one: Tokens) -> list[Any]:
     """Give what an engine would give for it."""
-    return [torch.tensor([[float(token + layer)] * 40 for token in one.input_ids]) for layer in LAYERS]
+    return [torch.tensor(table) for table in generator.states(one.input_ids.tolist(), list(LAYERS))]
 
 
 def numbers(run: Run) -> list[tuple[int, str]]:
@@ -361,5 +374,3 @@ def fresh(cls: type[Scenario], root: Path, python: str, bundles: Path) -> Scenar
     shutil.rmtree(root, ignore_errors=True)
     root.mkdir(parents=True)
     return cls(root, python, bundles)
-
-

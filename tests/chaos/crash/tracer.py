@@ -28,7 +28,8 @@ WRITE = "write"
 MACHINES = {
     "x86_64": (
         {1: WRITE, 18: WRITE, 20: "writev", 74: "fsync", 75: "fdatasync", 76: "truncate", 77: "ftruncate", 82: "rename",
-         83: "mkdir", 84: "rmdir", 87: "unlink", 88: "symlink", 90: "chmod", 91: "fchmod", 257: "openat", 258: "mkdirat",
+         83: "mkdir", 84: "rmdir", 87: "unlink", 88: "symlink", 90: "chmod", 91: "fchmod", 257: "openat",
+         258: "mkdirat",
          263: "unlinkat", 264: "renameat", 316: "renameat2", 56: "clone", 57: "fork", 58: "vfork", 435: "clone3",
          73: "flock"},
         15, 12, 12,
@@ -115,7 +116,7 @@ def _child(act: Callable[[], object]) -> None:
         try:
             act()
             code = 0
-        except BaseException:
+        except BaseException:  # noqa: BLE001 - its end is the answer
             traceback.print_exc()
     os._exit(code)
 

@@ -7,12 +7,12 @@ import os
 import time
 
 _REAL = time.time
-_FILE = os.path.join(os.environ.get("HOME", "/"), ".clock-offset")
+_FILE = os.environ.get("HOME", "") + "/.clock-offset"
 
 
 def _off() -> float:
     try:
-        with open(_FILE) as file:
+        with open(_FILE) as file:  # noqa: PTH123 - every Python of the host imports this: no more than it must
             return _REAL() + float(file.read() or 0)
     except (OSError, ValueError):
         return _REAL()

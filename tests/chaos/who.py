@@ -1,0 +1,32 @@
+"""Who runs on the pretended host, told by words and environment."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+
+from remote import processes
+
+
+def words(pid: int, entry: str) -> set[str]:
+    """Give a process's words; one that starts with `entry` counts as `entry`."""
+    with contextlib.suppress(OSError):
+        said = Path(f"/proc/{pid}/cmdline").read_bytes().decode("utf-8", "replace").split("\0")
+        return {entry if word.startswith(entry) else word for word in said}
+    return set()
+
+
+def at_home(home: Path, disk: str) -> list[str]:
+    """Give who still runs on the pretended host: started with its home, or from its disk."""
+    found = []
+    for process in processes.everybody():
+        with contextlib.suppress(OSError):
+            folder = Path(f"/proc/{process.pid}")
+            said = (folder / "cmdline").read_bytes().decode("utf-8", "replace").split("\0")
+            if process.pid == os.getpid() or any("pytest" in word or "sshd" in word for word in said):
+                continue
+            environment = (folder / "environ").read_bytes().split(b"\0")
+            if f"HOME={home}".encode() in environment or any(word.startswith(disk) for word in said):
+                found.append(" ".join(said))
+    return found
