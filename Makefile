@@ -26,7 +26,8 @@ demo: stack ## a loopback host, a tiny model, and the whole main job on it: gate
 
 test: setup sshd lint types stack ## everything that CI runs
 	@$(PY) -m pytest -n 2 --dist loadgroup tests/unit tests/payload $(TESTS)
-	@$(PY) -m pytest $(wildcard tests/ssh tests/chaos tests/stack) $(TESTS)
+	@$(PY) -m pytest -n 2 --dist loadgroup -m "not stack" tests/chaos $(TESTS)
+	@$(PY) -m pytest tests/ssh tests/stack tests/chaos/test_real_stack.py $(TESTS)
 
 lint: $(SETUP) ## ruff: style and format
 	@.venv/bin/ruff check .
@@ -36,11 +37,15 @@ types: $(SETUP) ## mypy, strict; the payload also for the oldest Python of a hos
 	@.venv/bin/mypy
 	@.venv/bin/mypy --python-version 3.10 --package remote
 
-unit payload ssh chaos: $(SETUP) ## the tests of one level
+unit payload ssh: $(SETUP) ## the tests of one level
 	@$(PY) -m pytest tests/$@ $(TESTS)
 
+chaos: $(SETUP) ## random faults and crash points without the stack; N=5000 for long nights, SEED=n replays one schedule
+	@$(if $(SEED),CHAOS_SEED=$(SEED) $(PY) -m pytest tests/chaos/test_schedules.py $(TESTS),\
+	$(if $(N),CHAOS_N=$(N)) $(PY) -m pytest -n 2 -m "not stack" tests/chaos $(TESTS))
+
 stack-tests: stack ## the tests that run the real vLLM
-	@$(PY) -m pytest tests/stack $(TESTS)
+	@$(PY) -m pytest tests/stack tests/chaos/test_real_stack.py $(TESTS)
 
 format: $(SETUP) ## let ruff format and mend
 	@.venv/bin/ruff check --fix .
