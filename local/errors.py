@@ -74,6 +74,6 @@ class PayloadCrashed(PrudentError):
 
 def worst(codes: list[int]) -> int:
     """Give the exit code that speaks for many hosts: the first of this order that occurs."""
-    order = (6, 1, 2, 5, 3, 4, 75)
+    order = (6, 1, 2, 5, 3, 4, 75, 141)
     present = set(codes)
     return next((code for code in order if code in present), 0)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import signal
@@ -20,7 +21,7 @@ from invoke.context import Context
 from invoke.exceptions import Exit
 from rich.markup import escape
 
-from local import errors, folders, inventory, targets
+from local import errors, folders, inventory, output, targets
 from local.screen import Screen
 from local.session import Interrupted, Session
 from local.steps import Chosen, OnHosts, OnLaptop, OnTargets
@@ -29,6 +30,7 @@ from local.text import clean
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from types import FrameType
 
     from invoke.tasks import Call
 
@@ -42,6 +44,18 @@ class Executor(FabricExecutor):  # type: ignore[misc]
 
     def execute(self, *tasks: Any) -> dict[Any, Any]:
         """Run the tasks; leaves by `Exit` with the worst exit code unless all went well."""
+        try:
+            with output.guarded():
+                code = self._told(*tasks)
+        except errors.PrudentError as error:  # what was held of standard output cannot be written
+            print_error(Screen().console, error)
+            code = error.exit_code
+        if code:
+            raise Exit(code=code)
+        return {}
+
+    def _told(self, *tasks: Any) -> int:
+        """Run the tasks; whatever goes wrong is told here, and comes back as an exit code."""
         screen = Screen()
         try:
             code = self._execute(screen, self.normalize(tasks))
@@ -52,9 +66,7 @@ class Executor(FabricExecutor):  # type: ignore[misc]
             code = INTERRUPTED
         except Exception:  # noqa: BLE001 - the last resort: told in one line, kept whole in a file
             code = _crashed(screen, "fab")
-        if code:
-            raise Exit(code=code)
-        return {}
+        return code
 
     def _execute(self, screen: Screen, calls: list[Call]) -> int:
         if self.core[0].args.hosts.value is not None and self.core.remainder:
@@ -84,10 +96,11 @@ class Executor(FabricExecutor):  # type: ignore[misc]
         for step in steps:
             step.task.prepare(step.options)
         sessions = list(_sessions(screen, [self._as_told(target) for target in chosen]))
-        interrupted = _all([Pipeline(screen, session, steps) for session in sessions], screen)
-        codes = [session.code for session in sessions] + [_finish(screen, sessions, step) for step in steps]
-        if not all(step.task.brief for step in steps):
-            print_summary(screen.console, sessions)
+        with _one_ctrl_c():
+            interrupted = _all([Pipeline(screen, session, steps) for session in sessions], screen)
+            codes = [session.code for session in sessions] + [_finish(screen, sessions, step) for step in steps]
+            if not all(step.task.brief for step in steps):
+                print_summary(screen.console, sessions)
         return INTERRUPTED if interrupted else errors.worst(codes)
 
     def _targets(self, steps: list[Step], *, needs_job: bool) -> tuple[targets.Target, ...]:
@@ -199,6 +212,21 @@ def _sessions(screen: Screen, chosen: list[targets.Target]) -> Iterator[Session]
         yield Session(target, console, out, alone=not width)
 
 
+@contextlib.contextmanager
+def _one_ctrl_c() -> Iterator[None]:
+    """Let the first Ctrl-C interrupt; further ones must not cut short how to come back to a run."""
+
+    def first(number: int, frame: FrameType | None) -> None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.default_int_handler(number, frame)
+
+    before = signal.signal(signal.SIGINT, first)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def _all(threads: list[Pipeline], screen: Screen) -> bool:
     """Run all pipelines to their end; True when Ctrl-C ended our watching (what runs on the hosts goes on)."""
     try:
@@ -214,22 +242,18 @@ def _all(threads: list[Pipeline], screen: Screen) -> bool:
 
 def _leave(threads: list[Pipeline], screen: Screen) -> None:
     """Let go of the hosts that are still at work, and say how to come back to each."""
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # another Ctrl-C must not cut these words short
-    try:
-        for thread in threads:
-            thread.session.interrupted.set()
-            thread.session.let_go()
-        until = time.monotonic() + PATIENCE
-        for thread in threads:
-            thread.ended.wait(max(0.0, until - time.monotonic()))
-        screen.console.show_cursor(show=True)
-        for thread in threads:
-            session = thread.session
-            session.code = INTERRUPTED
-            session.word = f"{session.word}, not watched" if session.run else "interrupted"
-            print_way_back(screen.console, session.name, session.run)
-    finally:
-        signal.signal(signal.SIGINT, before)
+    for thread in threads:
+        thread.session.interrupted.set()
+        thread.session.let_go()
+    until = time.monotonic() + PATIENCE
+    for thread in threads:
+        thread.ended.wait(max(0.0, until - time.monotonic()))
+    screen.console.show_cursor(show=True)
+    for thread in threads:
+        session = thread.session
+        session.code = INTERRUPTED
+        session.word = f"{session.word}, not watched" if session.run else "interrupted"
+        print_way_back(screen.console, session.name, session.run)
 
 
 def _crashed(screen: Screen, where: str) -> int:

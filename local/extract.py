@@ -37,5 +37,6 @@ def start(host: Host, job: Job, *, bundle: str, fingerprint: str, secrets: Mappi
                 host.link.reconnect()
             answer = host.call("launch", request, LaunchAnswer, bundle=bundle, deadline=START * 1.5)
     if answer.outcome == "refused":
-        raise GateRefused(f"the job was not started: {answer.message}", where=host.name)
+        remedy = "Nothing was changed on the host; mend that, then run the same command again."
+        raise GateRefused(f"the job was not started: {answer.message}", where=host.name, remedy=remedy)
     return answer

@@ -35,6 +35,7 @@ class Reached:
     now: float
     workdir: str
     bundles: tuple[str, ...]
+    executable: str = ""  # this Python, as a path
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -69,10 +70,10 @@ class Host:
 
     @property
     def python(self) -> str:
-        """Give the job's Python as the host names it."""
+        """Give the job's Python as the host names it: a path, also where the inventory has a bare name."""
         if self._python.startswith("~/"):
             return str(PurePosixPath(self.reached.home) / self._python[2:])
-        return self._python
+        return self._python if "/" in self._python else self.reached.executable or self._python
 
     def reach(self, deadline: float = 15.0) -> Reached:
         """Start the host's Python once; raises Unreachable that says what is wrong with it."""

@@ -118,7 +118,7 @@ def summary(tally: Tally) -> str:
         parts.append(f"{duration(tally.left)} left")
     if tally.attempt > 1:
         parts.append(f"attempt {tally.attempt}")
-    if tally.cause:
+    if tally.cause and tally.cause != "unknown":
         parts.append(tally.cause)
     return " · ".join(map(clean, parts))
 
@@ -202,7 +202,8 @@ def remarkable(event: dict[str, Any]) -> str | None:
     if name == "attempt-ended" and event.get("class") not in ("done", "stopped"):
         root = f": {event['root_line']}" if event.get("root_line") else ""
         advice = f" ({event['advice']})" if event.get("advice") else ""
-        return clean(f"attempt {event.get('attempt')} failed, {event.get('class')}, {event.get('cause')}{root}{advice}")
+        known = [str(word) for key in ("class", "cause") if (word := event.get(key)) not in (None, "", "unknown")]
+        return clean(", ".join([f"attempt {event.get('attempt')} failed", *known]) + root + advice)
     if name == "retry":
         return clean(f"attempt {event.get('attempt')} in {event.get('delay')} s ({event.get('cause')})")
     if name == "hang":

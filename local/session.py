@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 HANDSHAKES = 16  # at once: an sshd drops connections beyond its MaxStartups
 _CONNECTING = threading.BoundedSemaphore(HANDSHAKES)
-_PATHS = ("python", "model", "dataset", "output")
+_PATHS = ("model", "dataset", "output")
 
 
 class Interrupted(BaseException):
@@ -103,7 +103,7 @@ class Session:
         said = {key: getattr(job, key) for key in _PATHS}
         said = {key: str(home / path[2:]) if path.startswith("~/") else path for key, path in said.items()}
         said["output"] = said["output"] or f"{host.workdir}/outputs/{job.name}"
-        return replace(job, **said, workdir=host.workdir)
+        return replace(job, **said | {"python": host.python}, workdir=host.workdir)
 
     @cached_property
     def payload(self) -> str:

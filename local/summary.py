@@ -8,6 +8,7 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
+from local.output import OutputGone
 from local.screen import mask
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ def print_error(
     console: Console, error: PrudentError, secrets: Iterable[str] = (), *, host: str = "", named: bool = False
 ) -> None:
     """Show what is wrong, where, and what to do; `named` says that the console names the host already."""
+    if isinstance(error, OutputGone):
+        return  # whoever closed it knows
     where = error.where or host
     where = "" if named and where == host else where
     head = f"{where}: {error.message}" if where else error.message

@@ -34,6 +34,7 @@ def reach(workdir: str) -> Any:
         "home": os.path.expanduser("~"),  # noqa: PTH111
         "user": os.environ.get("USER") or os.environ.get("LOGNAME") or str(os.geteuid()),
         "now": time.time(),
+        "executable": sys.executable,
         "workdir": workdir,
         "bundles": [name for name in present if not name.startswith(".")],
     }

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from local.session import Session
-    from remote.schema import Exit, StopAnswer, VerifyAnswer
+    from remote.schema import Exit, LaunchAnswer, StopAnswer, VerifyAnswer
 
 ENDED = ("done", "failed", "stopped", "lost")
 
@@ -36,6 +36,7 @@ def extract(session: Session, *, detach: bool = False) -> None:
     if outcome.bundle is None or not outcome.passed:
         raise GateRefused("the gate has not passed every level", remedy="Run `fab preflight` without --until.")
     host, console, name = session.host, session.console, session.name
+    session.word = "not started"
     answer = launching.start(
         host,
         session.job,
@@ -44,6 +45,7 @@ def extract(session: Session, *, detach: bool = False) -> None:
         secrets=session.secrets,
     )
     session.run = run = answer.run or ""
+    _tell_of_another(session, answer, outcome.bundle)
     how = "attached to the run" if answer.outcome == "attached" else "started the run"
     console.print(f"{_head(session)}{how} [bold]{escape(run)}[/], which goes on without us", soft_wrap=True)
     session.word = answer.outcome
@@ -53,6 +55,20 @@ def extract(session: Session, *, detach: bool = False) -> None:
     _judge(session, run, _follow(session, run, bundle=outcome.bundle))
     if session.job.engine != "command":
         _check(session, runs.verify(host, session.job, bundle=outcome.bundle, secrets=session.secrets))
+
+
+def _tell_of_another(session: Session, answer: LaunchAnswer, bundle: str) -> None:
+    """Say so when the run that has the output folder is not the one that was asked for."""
+    if answer.outcome != "attached":
+        return
+    found = runs.latest(session.host, bundle=bundle, run=answer.run)
+    if found.bundle not in (None, bundle):
+        session.console.print(
+            f"[yellow]note[/] the run {escape(found.run)}, which has this output folder, was started for another job, "
+            f"other patches or by another version of this tool. To run this one: fab -H {escape(session.name)} stop, "
+            "then extract again",
+            soft_wrap=True,
+        )
 
 
 def _follow(session: Session, run: str, *, bundle: str) -> Exit | None:
@@ -150,8 +166,12 @@ def show_status(sessions: Sequence[Session], *, json: bool = False, **_: Any) ->
     rows = {name: [one] for name, one in found.items() if isinstance(one, RunStatus)}
     if rows:
         tables.show(sessions, tables.runs(rows))
+    _say_where_none(sessions, [name for name, one in found.items() if one is None])
+
+
+def _say_where_none(sessions: Sequence[Session], names: Sequence[str]) -> None:
     for session in sessions:
-        if found[session.name] is None:
+        if session.name in names:
             session.console.print(f"{_head(session)}no run yet; `fab extract` starts one")
 
 
@@ -162,7 +182,10 @@ def list_runs(session: Session) -> list[RunStatus]:
 
 def show_runs(sessions: Sequence[Session]) -> None:
     """Print all runs of all hosts."""
-    tables.show(sessions, tables.runs({session.name: session.values.get("runs", ()) for session in sessions}))
+    found = {session.name: session.values["runs"] for session in sessions if "runs" in session.values}
+    if any(found.values()):
+        tables.show(sessions, tables.runs(found))
+    _say_where_none(sessions, [name for name, rows in found.items() if not rows])
 
 
 def logs(session: Session, *, run: str | None = None, following: bool = False) -> None:
@@ -211,7 +234,7 @@ def stop(session: Session, *, run: str | None = None) -> StopAnswer:
     session.word = answer.outcome
     session.console.print(f"{_head(session)}{escape(clean(said))}", soft_wrap=True)
     if answer.message:
-        session.console.print(escape(clean(answer.message)), style="dim", soft_wrap=True)
+        session.console.print(f"{_head(session)}[dim]{escape(clean(answer.message))}[/]", soft_wrap=True)
     return answer
 
 

@@ -90,6 +90,14 @@ retry = {{ transient = 0 }}
         assert "very_secret" not in done.stdout + done.stderr
         return done
 
+    def shell(self, line: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        """Run a line of bash in which $FAB is fab."""
+        environment = {**self.environment(), "FAB": FAB, **variables}
+        return subprocess.run(
+            ["bash", "-o", "pipefail", "-c", line], cwd=ROOT, env=environment, capture_output=True, text=True,
+            timeout=LIMIT, check=False,
+        )  # fmt: skip
+
     def start(self, *words: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
             [FAB, *words], cwd=ROOT, env=self.environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -276,3 +284,72 @@ def test_the_list_reads_well(laptop: Laptop) -> None:
         tasks
     )
     assert len(max(done.stdout.splitlines(), key=len)) <= 80
+
+
+def test_however_often_ctrl_c_is_pressed_the_way_back_is_told(laptop: Laptop) -> None:
+    began = laptop.folder / "began"
+    laptop.write(f"touch {began}; echo first; sleep 600")
+    watching = laptop.start("-H", "gpu", "extract")
+    wait_for(began)
+    assert watching.stderr is not None
+    for line in watching.stderr:
+        if line.strip() == "first":
+            break
+    for _ in range(20):
+        watching.send_signal(signal.SIGINT)
+    _, said = watching.communicate(timeout=LIMIT)
+    assert "fab -H gpu logs --follow --run" in said
+    assert "Traceback" not in said
+
+
+def test_a_python_by_its_bare_name_runs_the_job_too(laptop: Laptop) -> None:
+    laptop.inventory.write_text(laptop.inventory.read_text().replace(sys.executable, "python3"))
+    done = laptop.fab("-H", "gpu", "extract")
+    laptop.write()
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_named_key_that_is_absent_is_told(laptop: Laptop) -> None:
+    absent = str(laptop.folder / "absent_key")
+    text = laptop.inventory.read_text().replace(str(laptop.server.identity), absent)
+    laptop.inventory.write_text(text)
+    done = laptop.fab("-H", "gpu", "runs")
+    laptop.write()
+    assert done.returncode == 4
+    assert f"{absent} (does not exist)" in done.stderr
+
+
+def test_attaching_to_the_run_of_another_job_is_told(laptop: Laptop) -> None:
+    laptop.write("sleep 600")
+    first = laptop.fab("-H", "gpu", "extract", "--detach")
+    same = laptop.fab("-H", "gpu", "extract", "--detach")
+    laptop.write("echo quite another")
+    other = laptop.fab("-H", "gpu", "extract", "--detach")
+    assert [done.returncode for done in (first, same, other)] == [0, 0, 0]
+    assert "attached to the run" in same.stderr
+    assert ["was started for another job" in done.stderr for done in (first, same, other)] == [False, False, True]
+
+
+def test_a_report_that_cannot_be_written_is_told_before_the_gate(laptop: Laptop) -> None:
+    done = laptop.fab("-H", "gpu", "preflight", "--report", str(laptop.folder / "absent" / "report.json"))
+    assert done.returncode == 2
+    assert "cannot be written" in done.stderr
+    assert "reach" not in done.stderr
+
+
+def test_standard_output_that_fails_is_no_fault_of_ours(laptop: Laptop) -> None:
+    assert laptop.fab("-H", "gpu", "extract").returncode == 0
+    cut = laptop.shell("$FAB -H gpu logs --follow | true")  # which has ended before there is anything to read
+    assert (cut.returncode, cut.stderr) == (141, "")
+    full = laptop.shell("$FAB -H gpu status --json >/dev/full")
+    assert full.returncode == 1
+    assert "standard output cannot be written: No space left" in full.stderr
+    assert "fault of ours" not in full.stderr
+    assert laptop.shell("$FAB -H gpu status --json >&-").returncode == 0
+
+
+@pytest.mark.parametrize("tasks", ["hosts", "patches", "preflight"])
+def test_a_locale_that_knows_ascii_alone_is_enough(laptop: Laptop, tasks: str) -> None:
+    done = laptop.shell(f"$FAB -H gpu {tasks}", LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0")
+    assert done.returncode == 0, done.stderr
+    (done.stdout + done.stderr).encode("ascii")
