@@ -29,12 +29,17 @@ if TYPE_CHECKING:
 VENDORED = "tenacity"  # carried for the supervisor; pure Python and without requirements of its own
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, repr=False)
 class Packed:
     """A bundle ready to be sent: `id` names its content, `data` is the compressed archive."""
 
     id: str
-    data: bytes
+    files: Mapping[str, bytes]
+
+    @functools.cached_property
+    def data(self) -> bytes:
+        """Give the archive, made when it is first wanted: a host mostly has the bundle already."""
+        return _archive(self.files)
 
     @property
     def sha256(self) -> str:
@@ -51,7 +56,7 @@ def pack(job: Job | None, patched: Mapping[str, str]) -> Packed:
     if job is not None:
         files["job.json"] = wire.dumps(job).encode()
     manifest = _manifest(files)
-    return Packed(id=hashlib.sha256(manifest).hexdigest(), data=_archive({**files, "bundle.json": manifest}))
+    return Packed(id=hashlib.sha256(manifest).hexdigest(), files={**files, "bundle.json": manifest})
 
 
 @functools.cache

@@ -1,7 +1,8 @@
 """The gate: the levels in order, cheapest first, each from fresh facts; the first that fails ends it.
 
-Round trips: reach, (push), facts, (push), verdict; then, unless the host remembers a pass for exactly this bundle in
-exactly this environment, the stages and one to store what was decided.
+Round trips of a first gate: reach, (push), facts, (push), verdict, the stages, and one to store what was decided. Where
+the laptop remembers a pass, reach asks for facts and verdict at once: one round trip, and the same decisions from what
+it brings. A bundle or a job that is not what was asked about is asked about anew.
 """
 
 from __future__ import annotations
@@ -10,21 +11,22 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from local import bundle, verdicts
+from local import bundle, memory, verdicts
 from local.errors import PayloadCrashed, UsageError
 from local.levels import FIRST, LEVELS, STAGES, host, patch, reach
 from local.levels.context import Context
 from local.levels.decide import FAIL
 from local.patches import Applied, load_series, select
-from remote.schema import FactsRequest, HostFacts
+from remote import wire
+from remote.schema import FactsRequest, HostFacts, RecallAnswer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from local.bundle import Packed
-    from local.host import Host
+    from local.host import Host, Reached
+    from local.memory import Hint
     from local.patches import Patch
-    from remote.schema import Check, Job, Verdict, VerdictAnswer
+    from remote.schema import Check, Job, RecallRequest, Verdict, VerdictAnswer
 
     Watch = Callable[[Check], None]
 
@@ -40,6 +42,11 @@ class GateOptions:
     no_patches: bool = False
     without: tuple[str, ...] = ()
     usd_per_hour: float | None = None
+
+    @property
+    def choice(self) -> tuple[str, ...]:
+        """Name the choice of patches: each has a bundle of its own."""
+        return ("no-patches",) if self.no_patches else self.without
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -97,11 +104,14 @@ def preflight(
     """Take a job through the gate on one host; raises what keeps the gate from deciding at all."""
     record = _Record(watch, _until(options))
     series = _series(options)
-    bare = bundle.pack(None, {})
-    if _reach(host_, bare, record):
+    hint = _hint(host_.name, job, options)
+    asked = hint.question(job, _wanted(series)) if hint else None
+    reached = host_.look(asked)
+    if record.add(reach.decide(reached, reached.asked)):
         return record.outcome()
     job = replace(job, workdir=host_.workdir)
-    facts = _facts(host_, job, series, bare)
+    recalled = _recalled(reached, hint) if asked and asked.job == job else None
+    facts = recalled.facts if recalled else _facts(host_, job, series)
     if record.add(host.decide(facts, job)):
         return record.outcome(facts=facts)
     check, applied = _patch(facts, job, series, options)
@@ -120,10 +130,42 @@ def preflight(
         until=options.until,
         usd_per_hour=options.usd_per_hour,
     )
-    known = verdicts.ask(host_, job, bundle=packed.id)
+    same = recalled is not None and asked is not None and asked.bundle == packed.id
+    known = recalled.known if recalled and same else verdicts.ask(host_, job, bundle=packed.id)
     if not options.fresh and known.verdict is not None and _holds(known.verdict):
-        return _remembered(record, context, known.verdict)
-    return _prove(record, context, known)
+        outcome = _remembered(record, context, known.verdict)
+    else:
+        outcome = _prove(record, context, known)
+    if outcome.passed:
+        memory.keep(host_.name, job, home=reached.home, bundle_id=packed.id, facts=facts, choice=options.choice)
+    return outcome
+
+
+def question(host_: str, job: Job, options: GateOptions) -> RecallRequest | None:
+    """Give what to ask a host when it is reached: about the gate that passed last, if job and payload are the same."""
+    hint = _hint(host_, job, options)
+    return hint.question(job, _wanted(load_series())) if hint else None
+
+
+def _hint(host_: str, job: Job, options: GateOptions) -> Hint | None:
+    return None if options.fresh else memory.find(host_, job.name, choice=options.choice)
+
+
+def _recalled(reached: Reached, hint: Hint | None) -> RecallAnswer | None:
+    """Give the answer to what was asked while reaching, its sources whole again; None where there is none."""
+    if hint is None or reached.recalled is None:
+        return None
+    try:
+        answer = wire.loads(RecallAnswer, reached.recalled, "recall")
+    except wire.WireError:
+        return None
+    facts = memory.filled(answer.facts, hint.texts)
+    return replace(answer, facts=facts) if facts else None
+
+
+def _wanted(series: tuple[Patch, ...]) -> tuple[str, ...]:
+    """Give the installed files that the series is held against."""
+    return tuple(sorted({path for patch in series for path in patch.files}))
 
 
 def _series(options: GateOptions) -> tuple[Patch, ...]:
@@ -143,20 +185,11 @@ def _until(options: GateOptions) -> str | None:
     return options.until
 
 
-def _reach(host_: Host, bare: Packed, record: _Record) -> bool:
-    """Reach the host and bring it the bare payload, which asks for the facts."""
-    asked = time.time()
-    reached = host_.reach()
-    now = (asked + time.time()) / 2  # the host read its clock somewhere between the two
-    check = reach.decide(reached, now)
-    if check.status != FAIL:
-        host_.push(bare)
-    return record.add(check)
-
-
-def _facts(host_: Host, job: Job, series: tuple[Patch, ...], bare: Packed) -> HostFacts:
-    sources = tuple(sorted({path for patch in series for path in patch.files}))
-    request = FactsRequest(job=job, sources=sources)
+def _facts(host_: Host, job: Job, series: tuple[Patch, ...]) -> HostFacts:
+    """Ask the bare payload for the facts, brought to the host where it lacks it."""
+    bare = bundle.pack(None, {})
+    host_.push(bare)
+    request = FactsRequest(job=job, sources=_wanted(series))
     return host_.call("facts", request, HostFacts, bundle=bare.id, deadline=FACTS_DEADLINE)
 
 
@@ -185,7 +218,7 @@ def _prove(record: _Record, context: Context, known: VerdictAnswer) -> GateOutco
     """Run the stages that the host has no memory of, and have it remember what they showed."""
     _stages(record, context)
     verdict = verdicts.make(record.checks, decided=time.time(), fingerprint=known.fingerprint, bundle=context.bundle)
-    basis = verdicts.basis(context.facts, context.job, context.applied)
+    basis = verdicts.basis(context.facts, context.job, context.applied, payload=bundle.pack(None, {}).id)
     before = known.previous.basis if known.previous else {}
     verdict = replace(verdict, basis=basis, changed=verdicts.changes(before, basis))
     complete = verdict.verdict == "fail" or record.complete

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import base64
+import time
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -20,14 +21,20 @@ from remote.paths import Workdir
 if TYPE_CHECKING:
     from local.bundle import Packed
     from local.links.base import Link, Stream
+    from remote.schema import RecallRequest
 
 T = TypeVar("T")
+RECALL = 60.0  # seconds for an answer with facts in it: nvidia-smi may take its time
+FRESH = 10.0  # seconds for which what connecting found is as good as asking again
 ISOLATED = ("-I", "-B")  # neither the user's site-packages nor PYTHON* variables, and no bytecode beside the sources
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Reached:
-    """What the bootstrap found on the host."""
+    """What the bootstrap found on the host; `asked` is this machine's clock when the host read its own as `now`.
+
+    `recalled` is the encoded answer to the question that went along, None where the host had nothing to say to it.
+    """
 
     python_version: str
     home: str
@@ -36,6 +43,18 @@ class Reached:
     workdir: str
     bundles: tuple[str, ...]
     executable: str = ""  # this Python, as a path
+    recalled: str | None = None
+    took: float = 0.0
+    asked: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Look:
+    """A reach that nobody has looked at yet: what went along, and when the answer came (monotonic)."""
+
+    reached: Reached
+    question: RecallRequest | None
+    at: float
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -53,6 +72,7 @@ class Host:
         self._python = python
         self._workdir = workdir
         self._reached: Reached | None = None
+        self._look: _Look | None = None
         self._bundles: set[str] = set()
 
     def __repr__(self) -> str:
@@ -75,15 +95,29 @@ class Host:
             return str(PurePosixPath(self.reached.home) / self._python[2:])
         return self._python if "/" in self._python else self.reached.executable or self._python
 
-    def reach(self, deadline: float = 15.0) -> Reached:
-        """Start the host's Python once; raises Unreachable that says what is wrong with it."""
-        answer = self._bootstrap("reach", self._workdir, deadline=deadline)
-        reached = self._understand(answer, Reached)
+    def reach(self, deadline: float = 15.0, *, question: RecallRequest | None = None) -> Reached:
+        """Start the host's Python once, with a question to go along; raises Unreachable that says what is wrong."""
+        words: tuple[str, ...] = ("reach", self._workdir)
+        stdin = b""
+        if question is not None:
+            words, stdin, deadline = (*words, question.bundle), _document(question), RECALL
+        before = time.time()
+        reached = self._understand(self._bootstrap(*words, stdin=stdin, deadline=deadline), Reached)
         if too_old(reached.python_version):
             raise old(self._python, reached.python_version, where=self.name)
-        self._reached = reached
+        self._reached = replace(reached, asked=(before + time.time() - reached.took) / 2)
         self._bundles = set(reached.bundles)
+        self._look = _Look(reached=self._reached, question=question, at=time.monotonic())
         return self._reached
+
+    def look(self, question: RecallRequest | None = None) -> Reached:
+        """Give what reaching the host finds now: connecting has just asked the same, or the host is asked again."""
+        last, self._look = self._look, None
+        if last is not None and last.question == question and time.monotonic() - last.at < FRESH:
+            return last.reached
+        reached = self.reach(question=question)
+        self._look = None
+        return reached
 
     def push(self, packed: Packed, deadline: float = 120.0) -> bool:
         """Bring a bundle to the host; gives False where it was already there."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.markup import escape
 
-from local import bundle
+from local import bundle, gate, memory
 from local.errors import Unreachable
 from local.host import Host
 from local.links.ssh import open_link
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from local.gate import GateOutcome
+    from local.gate import GateOptions, GateOutcome
     from local.links.base import Link
     from local.screen import Lines
     from local.targets import Target
-    from remote.schema import Job
+    from remote.schema import Job, RecallRequest
 
 HANDSHAKES = 16  # at once: an sshd drops connections beyond its MaxStartups
 _CONNECTING = threading.BoundedSemaphore(HANDSHAKES)
@@ -53,6 +53,7 @@ class Session:
         self.interrupted = threading.Event()
         self.outcome: GateOutcome | None = None  # a gate that the chain has already been through
         self.run: str | None = None  # the run that the chain follows
+        self.question: RecallRequest | None = None  # goes along when the host is first reached
         self.word = ""  # what the summary says of this host
         self.show_log = True  # of a run that is followed; the bar shows in any case
         self.values: dict[str, Any] = {}  # step → what it gave
@@ -82,7 +83,7 @@ class Session:
                 with _CONNECTING:
                     if not self.alone:
                         time.sleep(random.uniform(0, 0.1))  # noqa: S311 - spreads the handshakes, guards nothing
-                    host.reach()
+                    host.reach(question=self.question)
             except BaseException as error:
                 link.close()
                 if isinstance(error, Unreachable) and self.target.hint:
@@ -97,13 +98,25 @@ class Session:
     @cached_property
     def job(self) -> Job:
         """Give the job with its paths as this host names them: `~/` is the home there."""
+        return self._placed(self.host.reached.home, self.host.workdir)
+
+    def foresee(self, options: GateOptions) -> None:
+        """Have the first breath ask what the gate will ask: home and working folder are those of last time.
+
+        Where they are not, the gate sees that the question was another one, and asks its own.
+        """
+        hint = memory.find(self.name, self.target.job.name, choice=options.choice)
+        if self._host is None and hint is not None:
+            self.question = gate.question(self.name, self._placed(hint.home, hint.workdir), options)
+
+    def _placed(self, home: str, workdir: str) -> Job:
         job = self.target.job
-        host = self.host
-        home = PurePosixPath(host.reached.home)
         said = {key: getattr(job, key) for key in _PATHS}
-        said = {key: str(home / path[2:]) if path.startswith("~/") else path for key, path in said.items()}
-        said["output"] = said["output"] or f"{host.workdir}/outputs/{job.name}"
-        return replace(job, **said | {"python": host.python}, workdir=host.workdir)
+        said = {
+            key: str(PurePosixPath(home) / path[2:]) if path.startswith("~/") else path for key, path in said.items()
+        }
+        said["output"] = said["output"] or f"{workdir}/outputs/{job.name}"
+        return replace(job, **said, workdir=workdir)
 
     @cached_property
     def payload(self) -> str:

@@ -12,7 +12,7 @@ from local.patches import known_as
 from remote.schema import Verdict, VerdictAnswer, VerdictRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from local.host import Host
     from local.patches import Applied
@@ -21,6 +21,19 @@ if TYPE_CHECKING:
 DEADLINE = 60.0
 SHOWN = 12  # changes told by name
 # What of a job may change without touching what the gate proved.
+RECORD = "record "
+# What is kept of these is a digest or a size, which tells nobody anything: that it changed is all there is to say.
+MARKS = {
+    "record": "the files of {} as installed",
+    "sources": "the sources of {} (edited in place)",
+    "patched": "patched {}",
+    "model": "model file {}",
+    "session": "the session's {}",
+    "dataset": "the dataset",
+    "payload": "our payload",
+    "python build": "the build of Python",
+    "job.env": "job.env",
+}
 NOT_PROVEN = frozenset({"name", "retry", "secret_env", "progress"})
 
 
@@ -38,16 +51,13 @@ def make(checks: Sequence[Check], *, decided: float, fingerprint: str = "", bund
     )
 
 
-def basis(facts: HostFacts, job: Job, applied: Applied) -> dict[str, str]:
+def basis(facts: HostFacts, job: Job, applied: Applied, *, payload: str = "") -> dict[str, str]:
     """Name what a verdict rests on, so that a later one can say what changed."""
-    found = {
-        "job": job.name,
-        "python": f"{facts.python.version} ({facts.python.executable})",
-        "system": facts.system,
-        "driver": next((gpu.driver for gpu in facts.gpu.gpus), "none"),
-        "GPUs": ", ".join(gpu.name for gpu in facts.gpu.gpus) or "none",
-        "CUDA": facts.cuda_home.nvcc or "none",
-    }
+    found = {"job": job.name, "payload": payload}
+    # vLLM's CPU build is vLLM, here as for patches.
+    records = {name.removeprefix(RECORD): value for name, value in facts.basis.items() if name.startswith(RECORD)}
+    found |= {name: value for name, value in facts.basis.items() if not name.startswith(RECORD)}
+    found |= {f"{RECORD}{name}": value for name, value in known_as(records).items()}
     found |= {f"package {name}": version for name, version in known_as(facts.distributions).items()}
     found |= {f"patched {path}": _digest(text) for path, text in applied.files.items()}
     for name, value in dataclasses.asdict(job).items():
@@ -62,8 +72,10 @@ def changes(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[str, .
     """Say in words what differs, most telling first: `vllm 0.16.0 → 0.16.1`."""
     if not before:
         return ()
-    names = sorted(set(before) | set(after), key=lambda name: (not name.startswith("package "), name))
-    said = [_change(name, before.get(name), after.get(name)) for name in names if before.get(name) != after.get(name)]
+    differ = {name for name in set(before) | set(after) if before.get(name) != after.get(name)}
+    differ -= {name for name in differ if _follows(name, differ)}
+    names = sorted(differ, key=lambda name: (not name.startswith("package "), name))
+    said = list(dict.fromkeys(_change(name, before.get(name), after.get(name)) for name in names))
     return (*said[:SHOWN], f"and {len(said) - SHOWN} more") if len(said) > SHOWN else tuple(said)
 
 
@@ -79,10 +91,19 @@ def keep(host: Host, job: Job, verdict: Verdict) -> None:
     host.call("verdict", request, VerdictAnswer, bundle=verdict.bundle, deadline=DEADLINE)
 
 
+def _follows(name: str, differ: Collection[str]) -> bool:
+    """Say whether a change goes without saying: what a release changes of a package, a build, its files."""
+    kind, _, package = name.partition(" ")
+    above = {"record": ("package",), "sources": ("package", "record")}.get(kind, ())
+    return any(f"{each} {package}" in differ for each in above)
+
+
 def _change(name: str, before: str | None, after: str | None) -> str:
+    kind, _, rest = name.partition(" ")
+    if kind in MARKS or name in MARKS:
+        told = MARKS.get(name) or MARKS[kind].format(rest)
+        return f"{told} {'changed' if before and after else 'added' if after else 'gone'}"
     name = name.removeprefix("package ")
-    if name.startswith("patched ") or name == "job.env":
-        return f"{name} changed" if before and after else f"{name} {'added' if after else 'gone'}"
     if before is None:
         return f"{name} {after} added"
     return f"{name} {before} gone" if after is None else f"{name} {before} → {after}"

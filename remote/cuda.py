@@ -14,7 +14,7 @@ from remote import commands
 from remote.schema import CudaHome, TorchFacts
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 LIMIT = 10.0
 _RELEASE = re.compile(r"release ([\d.]+)")
@@ -36,8 +36,8 @@ def cuda_home(path: str | None, search: str | None = None) -> CudaHome:
     )
 
 
-def torch(version_file: Path | None) -> TorchFacts | None:
-    """Read the installed torch from its `version.py` and its library; None where it is not installed."""
+def torch(version_file: Path | None, *, look: bool = True) -> TorchFacts | None:
+    """Read the installed torch from its `version.py` and, with `look`, its library; None where it is not installed."""
     if version_file is None:
         return None
     try:
@@ -49,17 +49,28 @@ def torch(version_file: Path | None) -> TorchFacts | None:
     if not isinstance(version, str):
         return None
     library = version_file.parent / "lib" / "libtorch_python.so"
-    return TorchFacts(version=version, cuda=cuda if isinstance(cuda, str) else None, archs=archs(library))
+    return TorchFacts(
+        version=version, cuda=cuda if isinstance(cuda, str) else None, archs=archs(library) if look else ()
+    )
 
 
 def archs(library: Path) -> tuple[str, ...]:
     """Give the architectures that a torch library was built for; none where it does not tell."""
     with contextlib.suppress(OSError, ValueError), library.open("rb") as file:  # an empty file cannot be mapped
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            lists = [found[1].split() for found in _ARCHS.finditer(data)]
+            lists = [found[1].split() for start in _starts(data) if (found := _ARCHS.match(data, start))]
         longest = max(lists, key=len, default=[])
         return tuple(word.decode() for word in longest)
     return ()
+
+
+def _starts(data: mmap.mmap) -> Iterator[int]:
+    """Give where such a string may begin; a library is full of zero bytes, and `find` is far quicker than a pattern."""
+    for head in (b"\0sm_", b"\0compute_"):
+        at = data.find(head)
+        while at >= 0:
+            yield at
+            at = data.find(head, at + 1)
 
 
 def search_path(python: str, env: Mapping[str, str], path: str | None) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import platform
 import pwd
@@ -13,12 +12,12 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from remote import commands, cuda, disk, gpu, packages, wire
+from remote import commands, cuda, disk, fingerprint, gpu, packages
 from remote.engines.defaults import gate_of
 from remote.schema import GpuFacts, HostFacts, PythonFacts, SourceFile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Container, Iterable
 
     from remote.packages import Installed
     from remote.schema import CudaHome, Disk, FactsRequest, Job
@@ -33,8 +32,10 @@ def answer(request: FactsRequest) -> HostFacts:
     """Give the facts of this host, for a job where one is named."""
     job = request.job
     found = _installed(job, request.sources)
-    distributions, records = packages.distributions(found.path)
+    versions, records = packages.distributions(found.path)
+    cuda_home = _cuda_home(job)
     graphics = _graphics(job)
+    basis = fingerprint.basis(job, found, (versions, records), graphics, cuda_home)
     return HostFacts(
         hostname=platform.node(),
         system=f"{platform.system()} {platform.release()} {platform.machine()}",
@@ -46,17 +47,18 @@ def answer(request: FactsRequest) -> HostFacts:
         shm_free=disk.shm_free(),
         shm_total=disk.shm_total(),
         limits=disk.limits(),
-        cuda_home=_cuda_home(job),
-        torch=cuda.torch(found.locate("torch/version.py")),
+        cuda_home=cuda_home,
+        torch=cuda.torch(found.locate("torch/version.py"), look=job is None or job.device != "cpu"),
         gpu=graphics,
-        distributions=distributions,
-        records=records,
+        distributions=versions,
+        records=packages.digest(versions, records),
         disks=_disks(job),
         model_exists=_exists(job.model) if job else None,
         dataset_exists=_exists(job.dataset) if job else None,
-        sources=tuple(_source(found, path) for path in request.sources),
+        sources=tuple(_source(found, path, request.held) for path in request.sources),
         kill_user_processes=kill_user_processes(user=_user()),
-        fingerprint=_fingerprint(request, found, (distributions, records), [card.driver for card in graphics.gpus]),
+        fingerprint=fingerprint.of(basis, job, request.bundle),
+        basis=basis,
     )
 
 
@@ -133,53 +135,13 @@ def _exists(path: str) -> bool | None:
     return disk.exists(path) if path.startswith(("/", "~/", "./", "../")) else None
 
 
-def _source(found: Installed, path: str) -> SourceFile:
+def _source(found: Installed, path: str, held: Container[str]) -> SourceFile:
     location = found.locate(path)
     if location is None:
         return SourceFile(path=path)
     try:
-        text = location.read_bytes().decode()
+        data = location.read_bytes()
+        text, digest = data.decode(), hashlib.sha256(data).hexdigest()
     except (OSError, UnicodeDecodeError):
-        text = None
-    return SourceFile(path=path, location=str(location), text=text)
-
-
-def _fingerprint(
-    request: FactsRequest, found: Installed, environment: tuple[dict[str, str], str], drivers: list[str]
-) -> str:
-    """Name all that a verdict rests on: packages (edits in place too), python, driver, job, bundle, model, dataset."""
-    job = request.job
-    gate = gate_of(job) if job else None
-    watched = sorted({packages.top_level(name) for name in gate.modules}) if gate else []
-    document = [
-        environment,
-        [packages.stamps(found.packages[name]) for name in watched if name in found.packages],
-        [sys.executable, sys.version],
-        drivers,
-        wire.encode(job) if job else None,
-        request.bundle,
-        _model(job.model) if job and job.model else None,
-        _dataset(job.dataset) if job and job.dataset else None,
-    ]
-    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
-
-
-def _dataset(path: str) -> list[object]:
-    """Give size and time of a dataset, or of each file in its folder."""
-    place = Path(path).expanduser()
-    try:
-        files = [entry for entry in place.iterdir() if entry.is_file()] if place.is_dir() else [place]
-        return [*sorted([file.name, (stat := file.stat()).st_size, stat.st_mtime_ns] for file in files)]
-    except (OSError, ValueError):  # nothing there, or nothing that we may read
-        return [path]
-
-
-def _model(path: str) -> list[object]:
-    """Give the hash of config.json, and the names and sizes of a model folder's files."""
-    folder = Path(path).expanduser()
-    config = folder / "config.json"
-    try:
-        digest = hashlib.sha256(config.read_bytes()).hexdigest() if config.is_file() else None
-        return [digest, sorted([entry.name, entry.stat().st_size] for entry in folder.iterdir() if entry.is_file())]
-    except (OSError, ValueError):  # a name of the hub, nothing there yet, or nothing that we may read
-        return [path]
+        return SourceFile(path=path, location=str(location))
+    return SourceFile(path=path, location=str(location), text=None if digest in held else text, sha256=digest)

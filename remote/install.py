@@ -1,6 +1,7 @@
 r"""The bootstrap: its source is sent as the program text of `python -I -B -c …`, so it stands alone.
 
     reach WORKDIR                     who and where we are, and which bundles are here
+    reach WORKDIR ID < question       and what the payload of that bundle recalls, where it is here (remote/recall.py)
     install WORKDIR ID SHA256 < tar   unpack a bundle into WORKDIR/bundles/ID
 
 One frame on stdout (as in remote/channel.py), exit 0; what can go wrong is an answer: `outcome` is installed, present,
@@ -11,6 +12,7 @@ an old Python is told from a broken one.
 import contextlib
 import gzip
 import hashlib
+import importlib
 import io
 import json
 import os
@@ -38,6 +40,20 @@ def reach(workdir: str) -> Any:
         "workdir": workdir,
         "bundles": [name for name in present if not name.startswith(".")],
     }
+
+
+def recall(workdir: str, bundle: str, question: bytes) -> Any:
+    """Ask the payload of a bundle that is here; None where nobody can be asked: the caller goes on step by step."""
+    payload = os.path.join(workdir, "bundles", bundle, "payload")  # noqa: PTH118
+    if not os.path.isdir(payload):  # noqa: PTH112
+        return None
+    sys.path.insert(0, payload)
+    try:
+        room = importlib.import_module("remote.recall")
+        return room.document(question)
+    except Exception as error:  # noqa: BLE001 - whatever it is, the gate's own calls will meet it and tell
+        sys.stderr.write(f"recall: {error!r}\n")
+        return None
 
 
 def install(workdir: str, bundle: str, digest: str, data: bytes) -> Any:
@@ -129,6 +145,10 @@ def main(arguments: Any) -> int:
     verb, workdir = arguments[0], os.path.abspath(os.path.expanduser(arguments[1]))  # noqa: PTH100, PTH111
     if verb == "reach":
         answer = reach(workdir)
+        began = time.time()
+        if len(arguments) > 2:  # noqa: PLR2004
+            answer["recalled"] = recall(workdir, arguments[2], sys.stdin.buffer.read())
+        answer["took"] = time.time() - began
     else:
         answer = install(workdir, arguments[2], arguments[3], sys.stdin.buffer.read())
     body = json.dumps({"schema": 1, **answer}).encode()

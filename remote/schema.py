@@ -105,11 +105,15 @@ class Check:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FactsRequest:
-    """Ask a host for its facts; `sources` are package-relative files whose text is wanted."""
+    """Ask a host for its facts; `sources` are package-relative files whose text is wanted.
+
+    A text whose SHA-256 is among `held` is not sent: the caller has it.
+    """
 
     job: Job | None = None
     sources: tuple[str, ...] = ()
     bundle: str | None = None
+    held: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -223,11 +227,15 @@ class Disk:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SourceFile:
-    """One installed source: `path` as asked for, `location` on the host, `text` None where it is not installed."""
+    """One installed source: `path` as asked for, `location` on the host, `text` None where it is not installed.
+
+    `sha256` is of the text, which is None too where the caller said that it holds it.
+    """
 
     path: str
     location: str | None = None
     text: str | None = None
+    sha256: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -253,6 +261,7 @@ class HostFacts:
     shm_total: int = 0
     limits: dict[str, int] = field(default_factory=dict)
     torch: TorchFacts | None = None
+    basis: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -335,6 +344,24 @@ class VerdictAnswer:
     fingerprint: str
     verdict: Verdict | None = None
     previous: Verdict | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RecallRequest:
+    """Ask, while reaching a host, for its facts and for what it remembers of a bundle; `held` as for facts."""
+
+    job: Job
+    bundle: str
+    sources: tuple[str, ...] = ()
+    held: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RecallAnswer:
+    """`known` is for exactly these `facts`: both were found by one process, in this order."""
+
+    facts: HostFacts
+    known: VerdictAnswer
 
 
 # ---- a run -----------------------------------------------------------------------------------------------------

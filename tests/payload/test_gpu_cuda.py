@@ -112,7 +112,7 @@ def test_the_verb_reads_the_jobs_torch_and_toolkit(stage: Stage, tmp_path: Path)
     stage.write({"torch/__init__.py": "raise SystemExit('imported')", "torch/version.py": VERSION})
     (stage.site / "torch" / "lib").mkdir()
     (stage.site / "torch" / "lib" / "libtorch_python.so").write_bytes(LIBRARY)
-    job = stage.job(device="cpu", env={"PYTHONPATH": str(stage.site), "CUDA_HOME": str(home)})
+    job = stage.job(device="cuda", env={"PYTHONPATH": str(stage.site), "CUDA_HOME": str(home)})
     facts = stage.call(
         stage.push(None), "facts", schema.FactsRequest(job=job), schema.HostFacts, CUDA_HOME="/nonexistent/session"
     )

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from local.bundle import Packed, pack
+from local.bundle import pack
 from local.errors import LinkLost, PayloadCrashed, Unreachable
 from local.host import Host
 from local.links.base import Answer
@@ -165,7 +165,7 @@ def test_two_pushes_at_once_both_end_well(sshd_server: Server, tmp_path: Path) -
 
 
 def test_a_bundle_damaged_on_its_way_is_a_matter_of_the_link(host: Host) -> None:
-    damaged = Damaged(BARE.id, BARE.data[:-7], BARE.sha256)
+    damaged = Sent(BARE.id, BARE.data[:-7], BARE.sha256)
     with pytest.raises(LinkLost, match="damaged on its way"):
         host.push(damaged)  # type: ignore[arg-type]
     assert not (Path(host.workdir) / "bundles").exists()
@@ -315,14 +315,14 @@ def test_the_same_works_on_this_machine(tmp_path: Path) -> None:
 
 
 @dataclass(frozen=True)
-class Damaged:
+class Sent:
     id: str
     data: bytes
     sha256: str
 
 
-def archive(member: tarfile.TarInfo) -> Packed:
+def archive(member: tarfile.TarInfo) -> Sent:
     raw = io.BytesIO()
     with tarfile.open(fileobj=raw, mode="w:gz") as opened:
         opened.addfile(member)
-    return Packed(id="f" * 64, data=raw.getvalue())
+    return Sent("f" * 64, raw.getvalue(), hashlib.sha256(raw.getvalue()).hexdigest())

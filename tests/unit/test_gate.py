@@ -7,28 +7,32 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from local import gate, verdicts
+from local import bundle, gate, memory, verdicts
 from local.errors import GateRefused, LinkLost, PayloadCrashed, Unreachable, UsageError
 from local.gate import GateOptions, GateOutcome, preflight
 from local.hunks import FileDiff, Hunk
 from local.levels import FIRST, LEVELS, probe
 from local.patches import Applied, Patch
-from remote import surface
+from remote import surface, wire
 from remote.schema import (
     Check,
     Finding,
     HostFacts,
     Job,
     ProbeAnswer,
+    RecallAnswer,
+    RecallRequest,
     SourceFile,
     SurfaceAnswer,
     Verdict,
     VerdictAnswer,
+    VerdictRequest,
 )
 from tests.unit.test_levels import facts, job, mend
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 SERIES = (mend("0001", "speculators==0.3.0", "1\n", "2\n"), mend("0002", "speculators==0.3.0", "2\n", "3\n"))
 PROVEN = (
@@ -54,6 +58,8 @@ class Reached:
     home: str = "/root"
     user: str = "root"
     now: float = 0.0
+    asked: float = 0.0
+    recalled: str | None = None
 
 
 @dataclass
@@ -69,14 +75,27 @@ class FakeHost:
     workdir: str = "/root/absolute"
     said: list[str] = field(default_factory=list)
     requests: list[Any] = field(default_factory=list)
+    asked: list[RecallRequest | None] = field(default_factory=list)
     bundles: set[str] = field(default_factory=set)
     verdicts: dict[str, Verdict] = field(default_factory=dict)
 
-    def reach(self) -> Reached:
-        self.said.append("reach")
+    def look(self, question: RecallRequest | None = None) -> Reached:
+        self.said.append("reach and recall" if question else "reach")
+        self.asked.append(question)
         if self.away:
             raise self.away
-        return Reached(python_version=self.python, now=gate.time.time())
+        now = gate.time.time()
+        return Reached(python_version=self.python, now=now, asked=now, recalled=self.on_recall(question))
+
+    def on_recall(self, question: RecallRequest | None) -> str | None:
+        if question is None or question.bundle not in self.bundles:
+            return None
+        facts = self.on_facts(question)
+        sources = tuple(
+            replace(source, text=None) if source.sha256 in question.held else source for source in facts.sources
+        )
+        known = self.on_verdict(VerdictRequest(job=question.job, bundle=question.bundle))
+        return wire.dumps(RecallAnswer(facts=replace(facts, sources=sources), known=known))
 
     def push(self, packed: Any) -> bool:
         new = packed.id not in self.bundles
@@ -93,7 +112,8 @@ class FakeHost:
         return answered
 
     def on_facts(self, request: Any) -> HostFacts:
-        sources = tuple(SourceFile(path=path, text=self.source) for path in request.sources)
+        digest = memory.digest_of(self.source) if self.source is not None else None
+        sources = tuple(SourceFile(path=path, text=self.source, sha256=digest) for path in request.sources)
         return replace(self.facts, sources=sources)
 
     def on_surface(self, request: Any) -> SurfaceAnswer:
@@ -172,13 +192,137 @@ def test_a_warm_gate_asks_and_proves_nothing(run: Run, watched: list[Check]) -> 
     cold = run(host)
     host.said.clear()
     warm = run(host)
-    assert host.said == ["reach", "facts", "verdict"]
+    assert host.said == ["reach and recall"]
     assert warm.cached
     assert warm.passed
     assert ids(watched) == list(LEVELS)
     assert warm.verdict.fingerprint == cold.verdict.fingerprint
     assert [check.facts.get("cached", False) for check in watched] == [level not in FIRST for level in LEVELS]
     assert watched[-1].facts["bound"] == 38
+    assert warm.verdict.checks[2].facts["patches"] == {"0001": "applies", "0002": "applies"}
+
+
+def test_a_laptop_without_memory_asks_step_by_step_and_then_knows(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = FakeHost()
+    run(host)
+    monkeypatch.setenv("PRUDENT_GATE_CACHE", str(tmp_path))
+    host.said.clear()
+    assert run(host).cached
+    assert run(host).cached
+    assert host.said == ["reach", "facts", "verdict", "reach and recall"]
+
+
+def spoil(text: str) -> str:
+    return text.replace("1\\n", "9\\n")
+
+
+@pytest.mark.parametrize(
+    "spoilt", [spoil, lambda _: "", lambda text: text[:-9], lambda _: "[]", lambda _: '{"home": 1}']
+)
+def test_a_damaged_memory_is_none(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spoilt: Any) -> None:
+    monkeypatch.setenv("PRUDENT_GATE_CACHE", str(tmp_path))
+    host = FakeHost()
+    run(host)
+    (hint,) = (tmp_path / "gates").iterdir()
+    before = hint.read_text()
+    hint.write_text(spoilt(before))
+    assert hint.read_text() != before
+    host.said.clear()
+    assert run(host).cached
+    assert host.said == ["reach", "facts", "verdict"]
+
+
+def test_the_memory_is_its_owners_and_holds_no_value_of_the_environment(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PRUDENT_GATE_CACHE", str(tmp_path))
+    run(FakeHost(), job(env={"PASSWORD": "open-sesame"}))
+    (hint,) = (tmp_path / "gates").iterdir()
+    assert hint.stat().st_mode & 0o077 == 0
+    assert "open-sesame" not in hint.read_text()
+
+
+def test_another_job_of_the_name_is_asked_about_step_by_step(run: Run) -> None:
+    host = FakeHost()
+    run(host)
+    host.said.clear()
+    assert not run(host, job(layers=(1,))).cached
+    assert host.said[:3] == ["reach", "facts", "verdict"]
+    assert host.asked == [None, None]
+
+
+def test_another_payload_is_asked_about_step_by_step(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    host = FakeHost()
+    run(host)
+    monkeypatch.setattr(bundle, "_payload", lambda: {"payload/remote/__main__.py": b"new"})
+    host.said.clear()
+    assert not run(host).cached
+    assert host.said[:3] == ["reach", "facts", "verdict"]
+
+
+def test_another_bundle_than_the_one_asked_about_is_asked_about_itself(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = FakeHost()
+    first = run(host)
+    edited = (SERIES[0], mend("0002", "speculators==0.3.0", "2\n", "4\n"))
+    monkeypatch.setattr(gate, "load_series", lambda: edited)
+    host.said.clear()
+    outcome = run(host)
+    assert host.said[:2] == ["reach and recall", "verdict"], "the facts are good, the verdict is another bundle's"
+    assert (outcome.cached, outcome.passed) == (False, True)
+    assert outcome.bundle != first.bundle
+    assert outcome.verdict.changed == ("patched p/x.py changed",)
+
+
+def test_an_edit_in_place_travels_and_is_decided_anew(run: Run) -> None:
+    host = FakeHost()
+    run(host)
+    host.source = "z\n"
+    host.said.clear()
+    outcome = run(host)
+    assert host.said == ["reach and recall"]
+    assert (outcome.verdict.level, outcome.verdict.verdict, outcome.cached) == ("patch", "fail", False)
+
+
+def test_a_bundle_that_is_gone_from_the_host_is_brought_again(run: Run) -> None:
+    host = FakeHost()
+    first = run(host)
+    host.bundles.clear()
+    host.said.clear()
+    again = run(host)
+    assert host.said == ["reach and recall", "facts", "verdict"]
+    assert again.cached
+    assert first.bundle in host.bundles
+
+
+@pytest.mark.parametrize("answer", ["", "{}", "[1]", '{"schema": 2}', "\x00"])
+def test_an_answer_that_cannot_be_understood_is_asked_for_again(
+    run: Run, monkeypatch: pytest.MonkeyPatch, answer: str
+) -> None:
+    host = FakeHost()
+    run(host)
+    monkeypatch.setattr(FakeHost, "on_recall", lambda *_: answer)
+    host.said.clear()
+    assert run(host).cached
+    assert host.said == ["reach and recall", "facts", "verdict"]
+
+
+def test_a_text_that_we_do_not_hold_after_all_is_asked_for(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    host = FakeHost()
+    run(host)
+    honest = FakeHost.on_recall
+
+    def other(self: FakeHost, question: RecallRequest | None) -> str | None:
+        said = honest(self, question)
+        return said and said.replace(memory.digest_of("1\n"), "0" * 64)
+
+    monkeypatch.setattr(FakeHost, "on_recall", other)
+    host.said.clear()
+    assert run(host).cached
+    assert host.said == ["reach and recall", "facts", "verdict"]
 
 
 def test_fresh_ignores_what_is_remembered(run: Run) -> None:
@@ -187,6 +331,7 @@ def test_fresh_ignores_what_is_remembered(run: Run) -> None:
     host.said.clear()
     assert not run(host, fresh=True).cached
     assert "probe" in host.said
+    assert host.asked == [None, None]
 
 
 def test_a_fresh_failure_takes_back_the_pass(run: Run) -> None:
