@@ -43,6 +43,7 @@ class Failure:
     advice: str = ""
     budget: int | None = None
     then: str | None = None
+    mended: bool = False  # something was changed since: trying again repeats nothing, and counts for nothing
     wait: float = 0.0  # seconds that whoever refused us asked us to stay away
 
 

@@ -160,15 +160,23 @@ def _make_folder(request: LaunchRequest) -> Run:
             if not Path(run.root).exists():
                 break
         Path(run.root).mkdir(mode=0o700)
-        files.replace(run.job, wire.dumps(dataclasses.replace(request, secrets={})).encode())
-        room.load_ballast(run)
-        if request.secrets:
-            files.replace(run.secrets, json.dumps(request.secrets).encode())
+        _fill_folder(run, request)
     except OSError as error:
         raise Refused(
             f"the workdir {root.root} cannot be written: {error.strerror}; free space or set `workdir`"
         ) from error
     return run
+
+
+def _fill_folder(run: Run, request: LaunchRequest) -> None:
+    try:
+        files.replace(run.job, wire.dumps(dataclasses.replace(request, secrets={})).encode())
+        room.load_ballast(run)
+        if request.secrets:
+            files.replace(run.secrets, json.dumps(request.secrets).encode())
+    except OSError:
+        shutil.rmtree(run.root, ignore_errors=True)  # a folder without a supervisor would look like a run that starts
+        raise
 
 
 def _spawn_and_wait(request: LaunchRequest, bundle: Bundle, run: Run, lock: int, *, reaped: bool) -> None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 PUNCH_HOLE, KEEP_SIZE = 2, 1  # of fallocate(2)
 BLOCK = 4096
+FAR = 1 << 32  # so far behind its end no log grows in a moment
 SLACK = 8  # the log may be an eighth too long before it is cut again
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
@@ -52,7 +53,7 @@ def trim(run: Run, keep: int) -> tuple[int, int] | None:
         return None
     descriptor = os.open(run.log, os.O_WRONLY)
     try:
-        _punch(descriptor, 0, BLOCK if first else 0)  # asks whether it can be done before anything is promised
+        _punch(descriptor, size + FAR, BLOCK)  # harms nothing there, and tells whether it can be done at all
         files.replace(run.log_start, json.dumps({"start": last}).encode())
         _punch(descriptor, 0, last)
     finally:
@@ -61,8 +62,6 @@ def trim(run: Run, keep: int) -> tuple[int, int] | None:
 
 
 def _punch(descriptor: int, offset: int, length: int) -> None:
-    if not length:
-        return
     done = _LIBC.fallocate(descriptor, PUNCH_HOLE | KEEP_SIZE, ctypes.c_int64(offset), ctypes.c_int64(length))
     if done != 0:
         number = ctypes.get_errno()

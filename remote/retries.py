@@ -36,6 +36,8 @@ class Budgets:
 
     def allows(self, failure: Failure) -> bool:
         """Count this failure and tell whether it may be tried again."""
+        if failure.mended:
+            return True
         count = self.spent.get(failure.cause, 0)
         self.spent[failure.cause] = count + 1
         return count < self._limit(failure)

@@ -244,8 +244,7 @@ class Supervisor:
         if failure.cause == "triton-cache-race":
             self._own_places["TRITON_CACHE_DIR"] = str(self.run.root / "triton")
         if failure.cause in batch.CAUSES and self._halve():
-            self._budgets.spent.pop(failure.cause, None)
-            return dataclasses.replace(failure, kind="transient", advice="Trying again with half a batch.")
+            return dataclasses.replace(failure, kind="transient", advice="Going on with half a batch.", mended=True)
         return self._budgets.settled(failure)
 
     def _halve(self) -> bool:

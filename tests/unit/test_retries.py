@@ -85,3 +85,9 @@ def test_a_cause_that_is_fatal_the_second_time_is_forgotten_by_progress() -> Non
     budgets.progressed()
     assert budgets.allows(budgets.settled(damaged))
     assert budgets.settled(damaged).kind == "fatal"
+
+
+def test_what_was_mended_costs_nothing() -> None:
+    budgets = Budgets(Retry(transient=0))
+    assert budgets.allows(Failure(kind="transient", cause="c", mended=True))
+    assert budgets.spent == {}
