@@ -7,7 +7,7 @@ PY := .venv/bin/python
 SETUP := .venv/.set-up
 TESTS ?=
 
-.PHONY: help setup stack demo test lint types unit payload ssh chaos stack-tests format clean
+.PHONY: help setup stack demo bench test lint types unit payload ssh chaos stack-tests format clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -23,6 +23,9 @@ stack: $(SETUP) ## the real vLLM and speculators for a CPU (8 GB, in the user's 
 
 demo: stack ## a loopback host, a tiny model, and the whole main job on it: gate, extract, verify
 	@.venv/bin/fab demo
+
+bench: stack ## the gate beside the ways without it, in one run: some minutes (ROUNDS=3)
+	@$(PY) benchmarks/gate.py --rounds $(or $(ROUNDS),3)
 
 test: setup sshd lint types stack ## everything that CI runs
 	@$(PY) -m pytest -n 2 --dist loadgroup tests/unit tests/payload $(TESTS)
