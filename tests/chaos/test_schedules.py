@@ -8,6 +8,7 @@ import contextlib
 import os
 import shutil
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,17 +20,16 @@ from tests.chaos.world import World
 from tests.ssh import embedded, sshd
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.chaos.pretend import Pretence
 
-COUNT = int(os.environ.get("CHAOS_N", "320"))
-BATCH = 20
+COUNT = int(os.environ.get("CHAOS_N", "304"))
+BATCH = 16
 SIDE_BY_SIDE = 6  # in one process: a schedule mostly waits
 SSH_EVERY = 12  # one of so many schedules goes over a real SSH server
 SMALL_DISK_EVERY = 4  # one of so many has a small disk that can be filled
 CAN_MOUNT = os.geteuid() == 0 and shutil.which("mount") is not None
 ONE = os.environ.get("CHAOS_SEED")
+KEPT = os.environ.get("CHAOS_KEEP")  # a file for what was done, one line per schedule
 # Seeds of schedules that once found a fault.
 FOUND: dict[int, str] = {}
 
@@ -49,6 +49,9 @@ def live(root: Path, pretence: Pretence, seed: int) -> tuple[Plan, str]:
             world = World(root, pretence, plan, link=link, link_faults=SshFaults(proxy, server), home=server.home,
                           small_disk=small)  # fmt: skip
         problems = lived(world)
+        if KEPT:  # one write of one line: several processes append
+            with Path(KEPT).open("a") as file:
+                file.write(f"{plan}{': WENT WRONG' if problems else ''}\n")
         return plan, told(world, problems) if problems else ""
 
 

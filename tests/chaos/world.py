@@ -123,9 +123,9 @@ class World:
             self._forget_damaged(all_of_them=any("garble" in fault.name for fault in after))
         for _ in range(CLEAN_STARTS):
             ended = self._round([])
+            self._remember()
             if ended is not None and ended.phase == "done" and self._verified():
                 break
-            self._remember()
         else:
             self.note(False, f"not done after {CLEAN_STARTS} starts without a fault")  # noqa: FBT003
         self._hold()
@@ -204,6 +204,8 @@ class World:
         told = answer.total == SAMPLES == answer.valid and not answer.missing and not answer.damaged
         true = all(sample.stands(self.output) for sample in self.samples)
         self.note(told == true or not told, f"verify says {answer}")
+        if answer.damaged:
+            self._finished = {}  # what verify condemns is computed again
         return told
 
     # ---- what must hold ----------------------------------------------------------------------------------------------

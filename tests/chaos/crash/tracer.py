@@ -31,13 +31,14 @@ MACHINES = {
          83: "mkdir", 84: "rmdir", 87: "unlink", 88: "symlink", 90: "chmod", 91: "fchmod", 257: "openat",
          258: "mkdirat",
          263: "unlinkat", 264: "renameat", 316: "renameat2", 56: "clone", 57: "fork", 58: "vfork", 435: "clone3",
-         73: "flock"},
+         73: "flock", 285: "fallocate"},
         15, 12, 12,
     ),
     "aarch64": (
         {64: WRITE, 68: WRITE, 66: "writev", 82: "fsync", 83: "fdatasync", 45: "truncate", 46: "ftruncate",
          34: "mkdirat", 35: "unlinkat", 36: "symlinkat", 38: "renameat", 52: "fchmod", 53: "fchmodat", 56: "openat",
-         276: "renameat2", 220: "clone", 435: "clone3", 32: "flock"},
+         276: "renameat2", 220: "clone", 435: "clone3", 32: "flock",
+         47: "fallocate"},
         8, 2, 2,
     ),
 }  # fmt: skip
