@@ -13,7 +13,7 @@ import remote
 from local import frames
 from local.crashes import VerbStream, crashed, end_of
 from local.errors import LinkLost, Unreachable
-from local.interpreter import old, too_old, why_not
+from local.interpreter import ECHO, Unexplained, no_shell, old, too_old, why_not
 from local.links.base import Answer, Command
 from remote import wire
 from remote.paths import Workdir
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from remote.schema import RecallRequest
 
 T = TypeVar("T")
+SHELL = 15.0  # seconds for a word from the login shell
 RECALL = 60.0  # seconds for an answer with facts in it: nvidia-smi may take its time
 FRESH = 10.0  # seconds for which what connecting found is as good as asking again
 ISOLATED = ("-I", "-B")  # neither the user's site-packages nor PYTHON* variables, and no bytecode beside the sources
@@ -174,7 +175,15 @@ class Host:
                 return wire.loads(document, frames.answer_in(answer.stdout), "bootstrap")
             except (frames.NoAnswer, wire.WireError):
                 pass  # told below from what it did write
-        raise why_not(self._python, answer, where=self.name)
+        raise self._no_python(answer)
+
+    def _no_python(self, answer: Answer) -> Unreachable:
+        """Say what is wrong with the Python, unless the shell before it runs nothing at all."""
+        error = why_not(self._python, answer, where=self.name)
+        if isinstance(error, Unexplained):
+            said = self.link.run(Command(("echo", ECHO)), deadline=SHELL)
+            return no_shell(said, where=self.name) or error
+        return error
 
     def _unfinished(self, what: str, answer: Answer) -> LinkLost:
         said = end_of(answer.stderr)

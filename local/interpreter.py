@@ -12,10 +12,15 @@ if TYPE_CHECKING:
 
 OLDEST = "3.10"
 NOT_FOUND = 127
+ECHO = "prudent-gate-here"
 NOT_EXECUTABLE = 126
 _TOO_OLD = re.compile(r"Unknown option: -I|SyntaxError|is not defined|has no attribute")
 _MISSING = re.compile(r"not found|no such file|unknown command", re.IGNORECASE)
 _SET = "Set `python` to the interpreter of the environment that has vLLM, e.g. /root/venv/bin/python3."
+
+
+class Unexplained(Unreachable):
+    """What was started as a Python failed, and nothing says why."""
 
 
 def too_old(version: str) -> bool:
@@ -42,8 +47,21 @@ def why_not(python: str, answer: Answer, *, where: str) -> Unreachable:
     if answer.code != 0 and _TOO_OLD.search(said):
         return old(python, last, where=where)
     stdout = answer.stdout.decode("utf-8", "replace").strip()[-300:]
-    return Unreachable(
+    return Unexplained(
         f"{python} does not behave like a Python: exit code {answer.code}, stdout {stdout!r}, stderr {said[-300:]!r}",
         remedy=_SET,
+        where=where,
+    )
+
+
+def no_shell(answer: Answer, *, where: str) -> Unreachable | None:
+    """Give the error for a login shell that did not run `echo` of our word, None when it did."""
+    if answer.code == 0 and ECHO.encode() in answer.stdout:
+        return None
+    said = (answer.stdout + answer.stderr).decode("utf-8", "replace").strip()[-300:]
+    return Unreachable(
+        f"the login shell there ends before it runs any command: exit code {answer.code}, it said {said!r}",
+        remedy="Look at the account's shell (/etc/passwd) and at its start-up files (.bashrc and its like): an `exit` "
+        "or `exec` there must be for interactive shells only.",
         where=where,
     )

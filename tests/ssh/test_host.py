@@ -75,6 +75,20 @@ def test_a_talkative_login_script_does_no_harm(host: Host, sshd_server: Server) 
         profile.unlink()
 
 
+@pytest.mark.parametrize("code", [0, 1])
+def test_a_login_shell_that_ends_early_is_not_taken_for_a_python(host: Host, sshd_server: Server, code: int) -> None:
+    if sshd_server.kind != "sshd":
+        pytest.skip("the embedded server starts no login shell")
+    profile = sshd_server.home / ".bashrc"
+    profile.write_text(f"echo not today; exit {code}\n")
+    try:
+        with pytest.raises(Unreachable, match=rf"login shell .* exit code {code}, it said 'not today'") as caught:
+            host.reach()
+    finally:
+        profile.unlink()
+    assert ".bashrc" in caught.value.remedy
+
+
 @pytest.mark.parametrize(
     ("python", "says"),
     [
