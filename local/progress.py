@@ -204,10 +204,22 @@ def remarkable(event: dict[str, Any]) -> str | None:
         advice = f" ({event['advice']})" if event.get("advice") else ""
         known = [str(word) for key in ("class", "cause") if (word := event.get(key)) not in (None, "", "unknown")]
         return clean(", ".join([f"attempt {event.get('attempt')} failed", *known]) + root + advice)
-    if name == "retry":
-        return clean(f"attempt {event.get('attempt')} in {event.get('delay')} s ({event.get('cause')})")
-    if name == "hang":
-        return clean(f"attempt {event.get('attempt')} hangs: {event.get('waiting')}")
-    if name == "sample-failed":
-        return clean(f"sample {event.get('index')} failed: {event.get('cause')}")
-    return None
+    template = _SENTENCES.get((name, event.get("action")), _SENTENCES.get((name, None)))
+    return None if template is None else clean(template.format_map(_Told(event)))
+
+
+class _Told(dict[str, Any]):
+    """An event's fields; what it does not tell is "?"."""
+
+    def __missing__(self, key: str) -> str:
+        return "?"
+
+
+_SENTENCES: dict[tuple[Any, Any], str] = {
+    ("retry", None): "attempt {attempt} in {delay} s ({cause})",
+    ("hang", None): "attempt {attempt} hangs: {waiting}",
+    ("hang", "report"): "attempt {attempt} hangs: {waiting}; it is left alone, as the job wishes",
+    ("hang-over", None): "attempt {attempt} goes on",
+    ("batch-halved", None): "memory ran out on a batch: going on with {size} samples at once",
+    ("sample-failed", None): "sample {index} failed: {cause}",
+}

@@ -108,8 +108,21 @@ def _judge(session: Session, run: str, ended: Exit | None) -> None:
         raise JobFailed(f"the run {run} was stopped", remedy="`fab extract` goes on where it stood.")
     if ended.phase != "done":
         why = clean(ended.root_line or ended.cause or "no cause is known")
-        raise JobFailed(f"the run {run} failed{_times(ended.attempts)}: {why}", remedy=see)
+        raise JobFailed(
+            f"the run {run} failed{_times(ended.attempts)}{_known(ended)}: {why}",
+            remedy=" ".join(filter(None, (clean(ended.advice), see))),
+        )
+    if ended.gpu_held:
+        pids = ", ".join(map(str, ended.gpu_held))
+        said = f"a GPU still counts memory of processes that are gone ({pids}): it may need a reset"
+        session.console.print(f"{_head(session)}{said}", style="yellow", soft_wrap=True)
     session.console.print(f"{_head(session)}[bold green]done[/]{counted}{_times(ended.attempts)}")
+
+
+def _known(ended: Exit) -> str:
+    """Say in brackets what kind of failure it is, where that is known."""
+    words = [word for word in (ended.kind, ended.cause) if word and word != "unknown" and ended.root_line]
+    return f" ({clean(', '.join(words))})" if words else ""
 
 
 def _times(attempts: int) -> str:

@@ -180,7 +180,9 @@ def test_a_job_that_fails_is_code_5_with_its_root_line(laptop: Laptop) -> None:
     laptop.write("echo 'ValueError: layer 99 of 61' >&2; exit 3")
     done = laptop.fab("-H", "gpu", "extract")
     assert done.returncode == 5
-    assert "layer 99" in done.stderr.rpartition("error")[2]
+    last = done.stderr.rpartition("error")[2]
+    assert "failed (fatal, config): ValueError: layer 99 of 61" in " ".join(last.split())
+    assert "A setting of the job is wrong." in last
     assert "logs --run" in done.stderr
 
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from remote.failure_table import ROWS
@@ -116,6 +118,11 @@ def test_known_texts_are_known_amid_a_log(log: str, kind: str, cause: str) -> No
 
 def test_every_row_has_a_log() -> None:
     assert {row.cause for row in ROWS} == {cause for _, _, cause in LOGS}
+
+
+def test_every_cause_is_in_the_documents() -> None:
+    told = (Path(__file__).parents[2] / "docs" / "failures.md").read_text(encoding="utf-8")
+    assert {row.cause for row in ROWS if f"`{row.cause}`" not in told} == set()
 
 
 def test_the_root_comes_before_its_cascade_wherever_it_stands() -> None:

@@ -207,3 +207,23 @@ def test_torn_event_lines_are_passed_over() -> None:
     seen = Seen()
     watch(script([data(0, lines, "events"), END]), seen)
     assert [event["n"] for event in seen.events] == [1, 3]
+
+
+def test_bytes_that_the_host_has_not_kept_are_told_and_passed_over() -> None:
+    gap = frame({"kind": "gap", "file": "log", "offset": 3, "to": 9_000})
+    place = Place(lambda request: [data(0, b"abc"), gap, LinkLost("cut")] if not request.offsets["log"] else
+                  [data(9_000, b"xyz"), END])  # fmt: skip
+    seen = Seen()
+    ended = watch(place, seen)
+    assert ended is not None
+    assert seen.log == b"abcxyz"
+    assert place.asked[1]["log"] == 9_000
+    assert seen.link[0] == "bytes 3 to 9,000 of the log are not kept on the host"
+
+
+@pytest.mark.parametrize("to", [0, 2, "x", None])
+def test_a_gap_that_makes_no_sense_moves_nothing(to: Any) -> None:
+    place = Place(lambda _: [data(0, b"abc"), frame({"kind": "gap", "file": "log", "to": to}), data(3, b"d"), END])
+    seen = Seen()
+    assert watch(place, seen) is not None
+    assert (seen.log, seen.link) == (b"abcd", [])

@@ -102,3 +102,18 @@ def test_on_a_terminal_a_bar_is_drawn_and_taken_away() -> None:
 @pytest.mark.parametrize("event", [{"event": "progress"}, {"event": "attempt-ended", "class": "done"}, {}])
 def test_ordinary_events_are_not_told(event: dict[str, Any]) -> None:
     assert remarkable(event) is None
+
+
+@pytest.mark.parametrize(
+    ("event", "said"),
+    [
+        ({"event": "hang", "attempt": 2, "waiting": "no progress for 900 s", "action": "restart"},
+         "attempt 2 hangs: no progress for 900 s"),
+        ({"event": "hang", "attempt": 2, "waiting": "no progress for 900 s", "action": "report"},
+         "attempt 2 hangs: no progress for 900 s; it is left alone, as the job wishes"),
+        ({"event": "hang-over", "attempt": 2}, "attempt 2 goes on"),
+        ({"event": "batch-halved", "size": 4}, "memory ran out on a batch: going on with 4 samples at once"),
+    ],
+)  # fmt: skip
+def test_what_must_not_be_missed_is_a_sentence(event: dict[str, Any], said: str) -> None:
+    assert remarkable(event) == said
