@@ -104,7 +104,8 @@ ROWS = (
     _text(r"RPC call to \S+ timed out", "transient", "engine-rpc-timeout",
           "The engine's workers stopped answering.", role="cascade", budget=3),
     _text(r"EngineDeadError|Engine core initialization failed|Failed core proc\(s\)|WorkerProc hit an exception"
-          r"|Executor failed", "transient", "engine-died", "The engine died without a word of its own.",
+          r"|Executor failed|Worker proc \S+ died unexpectedly",
+          "transient", "engine-died", "The engine died without a word of its own.",
           role="cascade", budget=1),
     _text(r"Connection reset by peer|Connection closed by peer|Broken pipe|EOFError", "transient", "peer-gone",
           "Another process of the job went away.", role="cascade"),

@@ -41,7 +41,7 @@ class Plan:
     def draw(cls, seed: int, *, small_disk: bool) -> Plan:
         dice = random.Random(seed)  # noqa: S311 - replayable on purpose
         names = [name for name in faults.DURING if name != "disk full" or small_disk]
-        weights = [faults.WEIGHTS.get(name, 1.0) for name in names]
+        weights = [6.0 if name == "disk full" else faults.WEIGHTS.get(name, 1.0) for name in names]
         plan = cls(seed)
         for _ in range(dice.choice([1, 1, 2])):
             during = dice.choices(names, weights, k=dice.choice([1, 1, 2, 3]))

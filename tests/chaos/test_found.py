@@ -12,6 +12,7 @@ import pytest
 from local import runs as user_runs
 from local.follow import follow
 from local.links import connection
+from remote.failures import classify
 from tests.chaos import faults, pretend
 from tests.chaos.plan import Plan
 from tests.chaos.world import World
@@ -85,3 +86,22 @@ def test_damage_that_keeps_the_size_is_found_by_verify_and_mended_by_extract(wor
     extract(world)
     assert user_runs.verify(world.lab.host, world.job, bundle=world.lab.bundle).damaged == 0
     assert pretend.complaints(world.output, world.samples) == []
+
+
+WORKER_KILLED = """
+INFO 11-30 18:16:40 [core.py:1] a prompt of 3 tokens
+ERROR 11-30 18:16:41 [multiproc_executor.py:247] Worker proc VllmWorker-0 died unexpectedly, shutting down executor.
+Traceback (most recent call last):
+  File "executor.py", line 9, in collect
+    raise RuntimeError("cancelled")
+RuntimeError: cancelled
+  warnings.warn('resource_tracker: There appear to be %d '
+"""
+
+
+@pytest.mark.parametrize(("memory", "cause"), [(False, "engine-died"), (True, "host-out-of-memory")])
+def test_a_killed_worker_of_vllm_is_known(memory: bool, cause: str) -> None:  # noqa: FBT001
+    failure = classify(WORKER_KILLED, 1, progressed=True, out_of_memory=memory)
+    assert failure.cause == cause
+    assert failure.root_line is not None
+    assert "died unexpectedly" in failure.root_line
