@@ -1,13 +1,15 @@
 """Ask a question of a clean process that runs under the job's exact environment.
 
 The child is `python -B -m remote ROLE`, gets the request on stdin and answers on a pipe of its own, so nothing that
-libraries print can harm the answer. What it prints is kept (its end) for the account of a crash.
+libraries print can harm the answer. What it prints is kept (its end) for the account of a crash. It does not outlive
+whoever waits for the answer: a probe that went on after its link broke would hold the GPUs against the next one.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import select
 import selectors
 import signal
 import subprocess
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
 RESULT_ENV = "PRUDENT_GATE_RESULT"
 KEPT_OUTPUT = 64 * 1024
+LOOK = 1.0  # seconds between two looks whether anybody still waits
 _GIVEN = os.environ.get(RESULT_ENV, "")  # read before anything is imported that could lose it
 T = TypeVar("T")
 
@@ -96,20 +99,31 @@ def reply(answer: Any) -> None:
 def _drain(descriptor: int, until: float) -> tuple[bytes, bool]:
     """Read one whole answer, or to the end of the pipe; False when the deadline came first.
 
-    The answer says its length: a process that an import left behind may hold the pipe open for ever.
+    The answer says its length: a process that an import left behind may hold the pipe open for ever. An asker whom
+    nobody listens to any more has come to its deadline, too.
     """
     said = b""
+    parent = os.getppid()
     with selectors.DefaultSelector() as selector:
         selector.register(descriptor, selectors.EVENT_READ)
         while (left := until - time.monotonic()) > 0:
-            if not selector.select(left):
-                break
+            if not selector.select(min(left, LOOK)):
+                if _forsaken(parent):
+                    break
+                continue
             part = os.read(descriptor, 1 << 16)
             said += part
             size, _, body = said.partition(b"\n")
             if not part or (size.isdigit() and len(body) >= int(size)):
                 return body, True
     return b"", False
+
+
+def _forsaken(parent: int) -> bool:
+    """Tell whether the SSH session that started this process is gone: its parent, or who reads its stderr."""
+    look = select.poll()
+    look.register(2, 0)
+    return os.getppid() != parent or any(mask & (select.POLLHUP | select.POLLERR) for _, mask in look.poll(0))
 
 
 def _end_group(process: subprocess.Popen[bytes]) -> None:

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
+import time
 from pathlib import Path, PurePosixPath
 
 import pytest
@@ -88,10 +90,28 @@ def test_a_silent_child_is_ended_at_the_deadline_with_all_that_it_started(bundle
         f"open({str(pids)!r}, 'w').write(f'{{os.getpid()}} {{p.pid}}'); time.sleep(60)"
     )
     with pytest.raises(children.ChildCrashed) as caught:
-        ask(bundle, script, deadline=3.0)
+        ask(bundle, script, deadline=10.0)
     assert caught.value.code is None
     for pid in pids.read_text().split():
         assert not alive(int(pid))
+
+
+def test_a_child_that_nobody_waits_for_is_ended(bundle: Bundle, tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    script = f"open({str(pids)!r}, 'w').write(f'{{os.getpid()}}\\n'); time.sleep(60)"
+    asker = (
+        "from pathlib import Path; from tests.payload.test_children import Bundle, ask;"
+        f"ask(Bundle(Path({str(bundle.root)!r})), {script!r})"
+    )
+    with subprocess.Popen([sys.executable, "-c", asker], cwd=ROOT, stderr=subprocess.PIPE) as waiting:
+        until = time.monotonic() + 50
+        while not (pids.exists() and pids.read_text().endswith("\n")):
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        assert waiting.stderr is not None
+        waiting.stderr.close()  # as when the SSH session breaks off
+        assert waiting.wait(50) != 0
+    assert not alive(int(pids.read_text()))
 
 
 def test_half_an_answer_is_none(bundle: Bundle) -> None:
