@@ -2,6 +2,7 @@
 
     make bench                          3 rounds of everything, some minutes each
     python benchmarks/gate.py --rounds 5 --json bench.json
+    python benchmarks/gate.py --quick   without the two that start an engine
 
 Every number is of a fresh process, as a user starts it, from its start to its end (for a finding: to the line that
 tells it). Each round measures everything, so that a busy machine is busy for all; what is shown is the median, with the
@@ -69,16 +70,17 @@ class Bench:
         words = ["ssh", "-F", str(self.root / "demo" / "ssh_config"), "prudent-gate-demo"]
         return self._run([*words, str(python), "-B", "-", *arguments], given=source)
 
-    def round(self, bundle: str) -> None:
-        """Measure everything once."""
+    def round(self, bundle: str, *, quick: bool = False) -> None:
+        """Measure everything once; quickly, without what starts an engine."""
         workdir = self.root / "demo" / "workdir"
         refused = ("preflight", "--no-patches", "--until", "static")
         self._note(STORY, self.ssh("story.py", str(workdir / "cache" / "pycache")))
         shutil.rmtree(self.root / "surfaces", ignore_errors=True)
         self._note(FIRST_ANEW, self.fab(*refused, code=REFUSED, until="error["))
         self._note(FIRST, self.fab(*refused, code=REFUSED, until="error["))
-        self._note(BARE, self.ssh("bare.py", str(workdir / "bundles" / bundle)))
-        self._note(COLD, self.fab("preflight", "--fresh"))
+        if not quick:
+            self._note(BARE, self.ssh("bare.py", str(workdir / "bundles" / bundle)))
+            self._note(COLD, self.fab("preflight", "--fresh"))
         self._note(WARM, self.fab("preflight", until="pass (remembered)"))
 
     def bundle(self) -> str:
@@ -120,7 +122,7 @@ class Bench:
 
 def document(bench: Bench) -> dict[str, object]:
     """Give the results as JSON has them."""
-    medians = {name: statistics.median(found) for name, found in bench.seconds.items()}
+    medians = {name: statistics.median(found) for name, found in bench.seconds.items() if found}
     return {
         "schema": 1,
         "cpus": os.cpu_count(),
@@ -136,6 +138,7 @@ def document(bench: Bench) -> dict[str, object]:
                 "holds": medians[what] <= most * medians[of],
             }
             for what, of, most in TARGETS
+            if what in medians and of in medians
         ],
     }
 
@@ -148,6 +151,8 @@ def show(console: Console, bench: Bench) -> None:
         table.add_column(name, justify=justify)  # type: ignore[arg-type]
     targets = {entry["what"]: entry for entry in told["targets"]}  # type: ignore[attr-defined]
     for name, found in bench.seconds.items():
+        if not found:
+            continue
         aim, verdict = "", ""
         if entry := targets.get(name):
             aim = f"{entry['ratio']:.3f} × {entry['of']}, at most {entry['most']}"
@@ -164,6 +169,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Measure the gate beside the ways without one.")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", metavar="FILE", help="write the numbers there too (- is standard output)")
+    parser.add_argument("--quick", action="store_true", help="leave out the bare tiny run and the full cold gate")
     options = parser.parse_args()
     stack = folders.cache() / "stack-cpu"
     if not stack.exists():
@@ -177,7 +183,7 @@ def main() -> None:
     try:
         bundle = bench.bundle()
         for _ in range(max(1, options.rounds)):
-            bench.round(bundle)
+            bench.round(bundle, quick=options.quick)
     finally:
         bench.fab("demo.down")
     text = json.dumps(document(bench), indent=2) + "\n"
