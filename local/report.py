@@ -38,7 +38,10 @@ def write(path: str | os.PathLike[str], report: Mapping[str, Any]) -> None:
         sys.stdout.flush()
         return
     try:
-        _replace(Path(path), text)
+        if _is_special(Path(path)):
+            Path(path).write_text(text, encoding="utf-8")
+        else:
+            _replace(Path(path).resolve(), text)  # a link stays, and its file is renewed
     except OSError as error:
         raise _unwritable(path, error.strerror or str(error)) from error
 
@@ -50,11 +53,19 @@ def writable(path: str | os.PathLike[str]) -> None:
         return
     if not os.fspath(path) or file.is_dir():
         raise _unwritable(path, "that is a folder" if os.fspath(path) else "the file has no name")
+    if _is_special(file) and os.access(file, os.W_OK):
+        return
+    file = file.resolve()
     try:
         with tempfile.NamedTemporaryFile(dir=file.parent, prefix=f".{file.name}."):
             pass
     except OSError as error:
         raise _unwritable(path, error.strerror or str(error)) from error
+
+
+def _is_special(path: Path) -> bool:
+    """Tell a device, pipe or socket (/dev/stdout, >(jq .)): it is written to, never replaced by a file."""
+    return path.exists() and not path.is_file() and not path.is_dir()
 
 
 def _unwritable(path: str | os.PathLike[str], why: str) -> UsageError:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -153,3 +154,22 @@ def test_where_a_report_can_be_written_nothing_is_touched_beforehand(
     report.writable(name)
     assert Path("report.json").read_text(encoding="utf-8") == "of last time"
     assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_what_is_no_file_is_written_to_and_stays(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    report.writable(pipe)
+    reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    report.write(pipe, report.document({}))
+    assert json.loads(os.read(reading, 1 << 16))["schema"] == 1
+    os.close(reading)
+    assert pipe.is_fifo()
+
+
+def test_a_link_stays_and_its_file_is_renewed(tmp_path: Path) -> None:
+    (tmp_path / "link.json").symlink_to("file.json")
+    report.writable(tmp_path / "link.json")
+    report.write(tmp_path / "link.json", report.document({}))
+    assert (tmp_path / "link.json").is_symlink()
+    assert json.loads((tmp_path / "file.json").read_text())["schema"] == 1
