@@ -213,8 +213,11 @@ WEIGHTS = {"hang attempt": 0.3, "slow": 0.7, "kill server": 0.7, "controller kil
 # ---- files, between two runs -----------------------------------------------------------------------------------------
 
 
-def _standing(world: World, dice: Random) -> Path | None:
-    standing = [sample for sample in world.samples if sample.stands(world.output)]
+def _standing(world: World, dice: Random, *, vouched: bool = False) -> Path | None:
+    """Draw a sample that stands; `vouched`: in the manifest, without which no change can be seen."""
+    known = world.recorded() if vouched else range(len(world.samples))
+    standing = [sample for sample in world.samples if sample.index in known and sample.stands(world.output)]
+    world.changed = world.changed or (vouched and bool(standing))
     return world.output / f"data_{dice.choice(standing).index}.pt" if standing else None
 
 
@@ -228,7 +231,7 @@ def truncate(world: World, dice: Random) -> bool:
 
 def flip(world: World, dice: Random) -> bool:
     """Change one bit of a sample's file; its size stays."""
-    path = _standing(world, dice)
+    path = _standing(world, dice, vouched=True)
     if path is None:
         return False
     data = bytearray(path.read_bytes())
@@ -239,7 +242,7 @@ def flip(world: World, dice: Random) -> bool:
 
 def zero(world: World, dice: Random) -> bool:
     """Put zeros in place of a sample's numbers; its size stays."""
-    path = _standing(world, dice)
+    path = _standing(world, dice, vouched=True)
     if path is not None:
         path.write_bytes(path.read_bytes().replace(b"1", b"0").replace(b"2", b"0"))
     return path is not None
@@ -263,7 +266,7 @@ def remove_half(world: World, dice: Random) -> bool:
 
 def exchange(world: World, dice: Random) -> bool:
     """Put one sample's file in another's place."""
-    one, other = _standing(world, dice), _standing(world, dice)
+    one, other = _standing(world, dice, vouched=True), _standing(world, dice, vouched=True)
     if one is None or other is None or one == other:
         return False
     other.write_bytes(one.read_bytes())
@@ -281,7 +284,7 @@ def extra(world: World, _: Random) -> bool:
 def tear_manifest(world: World, dice: Random) -> bool:
     """Cut the manifest somewhere, as a crash of the whole machine may."""
     manifest = world.output / "manifest.jsonl"
-    if not manifest.exists() or not manifest.stat().st_size:
+    if world.changed or not manifest.exists() or not manifest.stat().st_size:
         return False
     os.truncate(manifest, dice.randint(1, manifest.stat().st_size))
     return True
@@ -290,7 +293,7 @@ def tear_manifest(world: World, dice: Random) -> bool:
 def garble_manifest(world: World, dice: Random) -> bool:
     """Change one byte of the manifest."""
     manifest = world.output / "manifest.jsonl"
-    if not manifest.exists() or not manifest.stat().st_size:
+    if world.changed or not manifest.exists() or not manifest.stat().st_size:
         return False
     data = bytearray(manifest.read_bytes())
     data[dice.randrange(len(data))] = dice.randrange(256)

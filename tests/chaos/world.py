@@ -57,6 +57,7 @@ class World:
         self.home = home or root
         self.samples = pretend.dataset(SAMPLES, random.Random(plan.seed))  # noqa: S311
         self.faults_seen: list[str] = []
+        self.changed = False  # a file was changed: only the manifest's line, if it is not torn away, tells so
         self._until = time.monotonic() + DEADLINE
         self._doomed: list[Path] = []
         self._finished: dict[int, tuple[int, int]] = {}
@@ -239,7 +240,7 @@ class World:
         self._finished = now
 
     def _forget_damaged(self, *, all_of_them: bool) -> None:
-        recorded = set() if all_of_them else self._recorded()
+        recorded = set() if all_of_them else self.recorded()
         self._finished = {
             sample.index: self._finished[sample.index]
             for sample in self.samples
@@ -248,12 +249,13 @@ class World:
         }  # fmt: skip
 
     def _identity(self, sample: pretend.Sample) -> tuple[int, int] | None:
-        if sample.index not in self._recorded() or not sample.stands(self.output):
+        if sample.index not in self.recorded() or not sample.stands(self.output):
             return None
         found = (self.output / f"data_{sample.index}.pt").stat()
         return found.st_ino, found.st_mtime_ns
 
-    def _recorded(self) -> set[int]:
+    def recorded(self) -> set[int]:
+        """Give the samples that have a line in the manifest."""
         found = set()
         with contextlib.suppress(FileNotFoundError):
             for line in (self.output / "manifest.jsonl").read_bytes().splitlines():
