@@ -146,7 +146,8 @@ class Supervisor:
                 raise NotStarted(message) from error
             return Result("failed", 127, Failure(kind="fatal", cause="cannot-start", root_line=message))
         self._house.attempt = attempt
-        self.ledger.change(phase="starting", attempt=number)
+        self._hanging = False
+        self.ledger.change(phase="starting", attempt=number, cause=None)  # what was wrong before is in the events
         self.ledger.tell("attempt", pid=attempt.pid)
         self._handshake.say("started")
         reaped = self._reaped

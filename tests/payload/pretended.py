@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
 TORCH = Path(__file__).parents[1] / "chaos" / "standin" / "torch.py"
 POISON = 666  # a token that no prompt may have
-DEADLY = 667  # a token that the engine does not survive
 GENERATOR = f"""
 import os, time
 from types import SimpleNamespace

@@ -91,6 +91,14 @@ def test_a_hang_that_is_only_to_be_reported_is_told_once_and_so_is_its_end(lab: 
     assert 1 <= len(events(run, "hang-over")) <= len(hangs) <= 2
 
 
+def test_an_attempt_that_goes_well_does_not_bear_the_cause_of_the_one_before(lab: Lab) -> None:
+    run = lab.start(f"{COUNT}; [ $n = 2 ] && {{ echo done 1/2; sleep 60; }}; echo 'Address already in use'; exit 1")
+    until(lambda: (lab.state(run).attempt, lab.state(run).phase) == (2, "extracting"))
+    assert lab.status(run.id)[0].cause is None
+    lab.stop(run.id)
+    lab.ended(run)
+
+
 def test_a_hang_is_restarted_unless_it_is_said_otherwise(lab: Lab) -> None:
     run = lab.start(f"{COUNT}; [ $n = 2 ] && exit 0; sleep 60", retry=Retry(start_line=0.4, backoff=0.05))
     assert lab.ended(run).attempts == 2
