@@ -57,7 +57,7 @@ class CountingLink(HereLink):
 
     def run(self, command: Command, **rest: Any) -> Answer:
         words = [word for word in command.words if word in {"reach", "install", *VERBS}]
-        self.said.append(words[0])
+        self.said.extend(words[:1])  # a host that does not answer is asked other things
         return super().run(command, **rest)
 
 
@@ -316,13 +316,13 @@ def shows(folder: Path, machine: Machine) -> None:
     program(folder, f'case "$1" in -q) cat {folder}/whole;; *) cat {folder}/rows;; esac')
 
 
-def test_another_job_environment_or_patch_ends_a_pass_and_is_named(on_host: OnHost) -> None:
+def test_another_patch_or_job_environment_ends_a_pass_and_is_named(on_host: OnHost) -> None:
     on_host.run()
-    other = on_host.run(job={"env": {**on_host.stage.job().env, "VLLM_CPU_KVCACHE_SPACE": "2"}})
-    assert (other.cached, other.verdict.changed) == (False, ("job.env changed",))
     (patch,) = on_host.series.rglob("*.patch")
     patch.write_text(PATCH.replace("    return schedule(block_size=1)", "    return schedule(block_size=2)"))
     edited = on_host.run()
-    assert on_host.link.said[:3] == ["reach", "install", "verdict"]
+    assert on_host.link.said[:3] == ["reach", "install", "verdict"], "the facts are good, the bundle is another"
     assert (edited.cached, edited.passed) == (False, True)
     assert f"patched {MODULE} changed" in edited.verdict.changed
+    other = on_host.run(job={"env": {**on_host.stage.job().env, "VLLM_CPU_KVCACHE_SPACE": "2"}})
+    assert (other.cached, other.verdict.changed) == (False, ("job.env changed",))
