@@ -57,6 +57,7 @@ class GateTable(Struct, forbid_unknown_fields=True):
     modules: tuple[Text, ...] = ()
     symbols: tuple[Text, ...] = ()
     constants: dict[str, Any] = {}
+    thin: bool | None = None
 
 
 class Settings(Struct, forbid_unknown_fields=True, kw_only=True):

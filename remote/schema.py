@@ -39,11 +39,15 @@ class Retry:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GateSpec:
-    """What the gate looks at: modules whose call sites are bound, symbols whose parameters are printed."""
+    """What the gate looks at: modules whose call sites are bound, symbols whose parameters are printed.
+
+    `thin` says whether the rehearsal is repeated at the target's real sizes; not said: on GPUs alone.
+    """
 
     modules: tuple[str, ...] = ()
     symbols: tuple[str, ...] = ()
     constants: dict[str, Any] = field(default_factory=dict)
+    thin: bool | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

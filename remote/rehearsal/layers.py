@@ -25,6 +25,11 @@ def keep(total: int, wanted: Sequence[int]) -> tuple[int, ...]:
     return tuple(sorted(kept))
 
 
+def few(total: int, wanted: Sequence[int]) -> tuple[int, ...]:
+    """Give the fewest of the target's layers that run all that the job asks for: its own, the first and the last."""
+    return tuple(sorted({0, total - 1, *wanted})) if wanted else keep(total, wanted)
+
+
 def mapped(wanted: Sequence[int], kept: Sequence[int]) -> tuple[int, ...]:
     """Give the job's layers as the tiny model counts them, in the job's order."""
     return tuple(kept.index(layer) for layer in wanted)

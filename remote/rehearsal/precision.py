@@ -1,8 +1,8 @@
-"""Single precision for a rehearsal on a CPU, where the engine can be told to.
+"""What a rehearsal tells the engine that it has no argument for: single precision on a CPU, weights without a file.
 
-The generator asks vLLM for "auto", which turns a checkpoint in single precision into half of it, and has no argument
-for anything else. Its configuration is made by one method; a subclass corrects what that gives, and nothing of the
-generator runs differently. On a GPU the job's own precision is rehearsed: other precisions have other kernels.
+The generator asks vLLM for "auto", which turns a checkpoint in single precision into half of it. Its configuration
+is made by one method; a subclass corrects what that gives, and nothing of the generator runs differently. On a GPU
+the job's own precision is rehearsed: other precisions have other kernels.
 """
 
 from __future__ import annotations
@@ -22,15 +22,28 @@ CLASS, METHOD = "VllmHiddenStatesGenerator", "_create_vllm_config"
 
 def chosen(job: Job, stated: str | None) -> str:
     """Give the precision to rehearse in; `stated` is the target's own."""
-    if job.device == "cpu" and job.engine == "speculators" and hasattr(_generator(), METHOD):
+    if job.device == "cpu" and can_be_told(job):
         return "float32"
+    return own(stated)
+
+
+def own(stated: str | None) -> str:
+    """Give the precision that the job itself computes in."""
     return stated if stated in {"bfloat16", "float16"} else "bfloat16"
 
 
+def can_be_told(job: Job) -> bool:
+    """Say whether the job's engine makes its configuration in a method of its own."""
+    return job.engine == "speculators" and hasattr(_generator(), METHOD)
+
+
 @contextlib.contextmanager
-def told(dtype: str) -> Iterator[None]:
-    """Let engines that are loaded within this block take single precision; anything else they take by themselves."""
-    if dtype != "float32":
+def told(dtype: str, *, dummy: bool = False) -> Iterator[None]:
+    """Let engines that are loaded within this block take single precision; anything else they take by themselves.
+
+    `dummy` has vLLM make up the weights in place of reading them.
+    """
+    if dtype != "float32" and not dummy:
         yield
         return
     module, own = importlib.import_module(MODULE), _generator()
@@ -39,7 +52,10 @@ def told(dtype: str) -> Iterator[None]:
         import torch
 
         config = getattr(own, METHOD)(self, *arguments, **keywords)
-        config.model_config.dtype = torch.float32
+        if dtype == "float32":
+            config.model_config.dtype = torch.float32
+        if dummy:
+            config.load_config.load_format = "dummy"
         return config
 
     setattr(module, CLASS, type(CLASS, (own,), {METHOD: create}))

@@ -1,7 +1,7 @@
 """Level `rehearsal`: the job's own engine code, environment and worker processes on a tiny model of its architecture.
 
-Runs in the process that has imported the job's modules. While the workers start, Transformers computes in a thread of
-its own what must come out.
+Then, on GPUs, once more on a thin one: the target's real sizes with few layers. Runs in the process that has imported
+the job's modules. While the workers start, Transformers computes in a thread of its own what must come out.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from remote.engines import base
 from remote.engines.base import EngineError
 from remote.engines.defaults import gate_of
 from remote.paths import Workdir
-from remote.rehearsal import blame, compare, keeping, precision, prompts, reports, shrink, squeeze, tiny
+from remote.rehearsal import blame, compare, keeping, precision, prompts, reports, shrink, squeeze, thin, tiny
 from remote.rehearsal.limit import forget_shared_memory, limit
 from remote.rehearsal.reference import Reference
 from remote.rehearsal.said import Said
@@ -125,6 +125,8 @@ def _judged(rehearsal: Rehearsal) -> Check:
     rehearsal.facts |= reports.model_facts(small, rehearsal.job, dtype)
     rehearsal.facts["prepared"] = round(time.monotonic() - rehearsal.began, 3)
     _rehearse(rehearsal, small, folder, dtype)
+    if all(finding.severity != "error" for finding in rehearsal.findings):
+        thin.follow(rehearsal, config)
     return rehearsal.check()
 
 

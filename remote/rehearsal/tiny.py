@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 from remote.rehearsal.shrink import CannotShrink
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from remote.rehearsal.shrink import Tiny
 
 RECIPE = 1  # counts changes of what is made of the same configuration
@@ -28,15 +30,30 @@ ROUTER = 4.0  # routers speak plainly, so that rounding seldom changes what they
 def make(tiny: Tiny, target: str, cache: Path, *, dtype: str) -> Path:
     """Give the folder of the tiny model, made when it is not there yet; raises CannotShrink."""
     beside = _beside(Path(target))
-    folder = cache / _name(tiny, beside, dtype)
+    name = _name(tiny.architecture, tiny.config, dtype, files=beside)
+    return _made(cache / name, beside, lambda folder: _weights(tiny, folder, dtype))
+
+
+def without_weights(config: dict[str, Any], target: str, cache: Path) -> Path:
+    """Give a folder that has a configuration and the target's small files, and no weights."""
+    beside = _beside(Path(target))
+    text = json.dumps(config, indent=1)
+    return _made(
+        cache / f"thin-{_name(text, files=beside)}",
+        beside,
+        lambda folder: (folder / "config.json").write_text(text, encoding="utf-8"),
+    )
+
+
+def _made(folder: Path, beside: list[Path], fill: Callable[[Path], object]) -> Path:
     if (folder / "config.json").is_file():
         return folder
-    cache.mkdir(parents=True, exist_ok=True)
-    unfinished = Path(tempfile.mkdtemp(prefix=".making-", dir=cache))
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = Path(tempfile.mkdtemp(prefix=".making-", dir=folder.parent))
     try:
         for path in beside:
             (unfinished / path.name).symlink_to(path.resolve())
-        _weights(tiny, unfinished, dtype)
+        fill(unfinished)
         _into_place(unfinished, folder)
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
@@ -64,11 +81,11 @@ def _beside(target: Path) -> list[Path]:
     ]
 
 
-def _name(tiny: Tiny, beside: list[Path], dtype: str) -> str:
+def _name(*of: Any, files: list[Path]) -> str:
     import transformers
 
-    files = [(path.name, str(path.resolve()), path.stat().st_size, path.stat().st_mtime_ns) for path in beside]
-    content = [RECIPE, transformers.__version__, tiny.architecture, tiny.config, dtype, files]
+    beside = [(path.name, str(path.resolve()), path.stat().st_size, path.stat().st_mtime_ns) for path in files]
+    content = [RECIPE, transformers.__version__, *of, beside]
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:24]
 
 

@@ -19,7 +19,7 @@ from local.levels import LEVELS
 from local.links.here import HereLink
 from remote import overlay, processes, wire
 from remote.environment import job_environment
-from remote.schema import Check, ProbeAnswer, ProbeRequest
+from remote.schema import Check, GateSpec, ProbeAnswer, ProbeRequest
 from tests.stack.conftest import unpacked
 
 if TYPE_CHECKING:
@@ -189,3 +189,50 @@ def test_when_the_time_is_up_it_says_where_it_hangs(stack: Stack) -> None:
     assert (finding.file, finding.line is not None) == (GENERATOR, True)
     assert "self.executor = MultiprocExecutor(" in (finding.text or "")
     assert "no end within 2 s: it hangs while the tiny model was loaded" in finding.message
+
+
+def test_at_the_real_sizes_with_made_up_weights(stack: Stack) -> None:
+    check = rehearsed(stack, dataclasses.replace(stack.job, gate=GateSpec(thin=True)))
+    assert check.status == "pass", check
+    said = check.facts["thin"]
+    target = json.loads((Path(stack.job.model) / "config.json").read_text())
+    assert (said["hidden"], said["vocabulary"]) == (target["hidden_size"], target["vocab_size"])
+    assert said["layers_kept"] == [0, 2, 4, 6, 7]
+    assert said["tokens"] == stack.job.batch_size * (stack.job.max_model_len - 1) + 1
+    assert said["dtype"] == "bfloat16"
+    assert said["memory"][0]["resident"] > said["estimated"] > 0
+    (folder,) = (Path(stack.job.workdir) / "cache" / "rehearsal").glob("thin-*")
+    assert not list(folder.glob("*.safetensors*"))
+
+
+def test_a_whole_tiny_kimi_at_its_real_sizes(stack: Stack) -> None:
+    folder, text = stack.root / "whole-kimi", stack.root / "whole-kimi-text"
+    script = Path(__file__).parent / "tiny_kimi.py"
+    make = [stack.python, "-B", str(script), stack.job.model, str(folder), str(text)]
+    subprocess.run(make, env=stack.environment(), check=True, capture_output=True, timeout=200)
+    for weights in folder.glob("*.safetensors"):
+        weights.unlink()
+    env = {**stack.job.env, "VLLM_MLA_DISABLE": "1"}
+    job = dataclasses.replace(stack.job, model=str(folder), layers=(1, 3), env=env, gate=GateSpec(thin=True))
+    check = rehearsed(stack, dataclasses.replace(job, max_model_len=512))
+    assert check.status == "pass", check
+    said = check.facts["thin"]
+    assert (said["layers_kept"], said["hidden"], said["experts"]) == ([0, 1, 3], 128, 8)
+    assert (said["prompts"], said["tokens"]) == (5, 4 * 511 + 1)
+
+
+def test_heads_that_no_kernel_takes_show_at_the_real_sizes(stack: Stack) -> None:
+    folder = stack.root / "odd-heads"
+    folder.mkdir()
+    for path in Path(stack.job.model).glob("*token*"):
+        (folder / path.name).write_bytes(path.read_bytes())
+    config = json.loads((Path(stack.job.model) / "config.json").read_text())
+    config |= {"head_dim": 40, "hidden_size": 80, "num_attention_heads": 2, "num_key_value_heads": 2}
+    (folder / "config.json").write_text(json.dumps(config))
+    check = rehearsed(stack, dataclasses.replace(stack.job, model=str(folder), gate=GateSpec(thin=True)))
+    finding = only(check)
+    assert finding.rule == "rehearsal-thin-crashed"
+    assert "at the target's real sizes, while it was loaded" in finding.message
+    assert "40" in finding.message
+    assert finding.file == GENERATOR
+    assert set(check.facts["errors"]) == {str(layer) for layer in stack.job.layers}

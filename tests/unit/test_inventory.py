@@ -116,6 +116,7 @@ def test_hosts_inherit_from_defaults_and_groups_and_jobs_from_defaults(tmp_path:
         (JOB + PATTERN + "match = 'x'\nkind = 'fatal'\ncuase = 'y'", "jobs.kimi.retry.patterns[0]",
          "unknown key 'cuase'", "'cause'"),
         (JOB + "[jobs.kimi.gate]\nmodule = ['x']", "jobs.kimi.gate", "unknown key 'module'", "'modules'"),
+        (JOB + "[jobs.kimi.gate]\nthin = 'no'", "jobs.kimi.gate.thin", "expected", ""),
     ],
 )  # fmt: skip
 def test_a_mistake_is_told_with_file_path_and_remedy(
