@@ -127,6 +127,11 @@ def _rehearsal(facts: Mapping[str, Any]) -> Iterator[str]:
     worst = [told["worst"] for told in errors.values() if isinstance(told, dict) and "worst" in told]
     if worst:
         yield f"no token further than {max(worst):.1e} from what Transformers computes"
+    thin = _table(facts, "thin")
+    if isinstance(thin.get("extract"), int | float):
+        yield f"{thin.get('tokens')} tokens at the real sizes"
+    elif "impossible" in thin:
+        yield f"not at the real sizes: {thin['impossible']}"
 
 
 def _named(model: Mapping[str, Any], *keys: str) -> Iterator[str]:

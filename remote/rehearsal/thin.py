@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import gc
 import resource
+import subprocess
+import sys
 import tempfile
 import time
 import traceback
@@ -33,6 +35,10 @@ if TYPE_CHECKING:
     from remote.schema import Finding, Job
 
 SHARE = 0.6  # of the memory that is free, for weights: the KV cache and the batch need the rest
+# This process holds some hundred megabytes of the first card since the tiny model; a worker wants its part free.
+MOST_FRACTION = 0.9
+ASKING = 120.0
+ASKS = "import sys, torch; print(min(torch.cuda.mem_get_info(card)[0] for card in range(int(sys.argv[1]))))"
 WEAK = "`gate.thin = false` in the job leaves this part of the rehearsal out"
 
 
@@ -57,11 +63,11 @@ def follow(rehearsal: Rehearsal, target: Mapping[str, Any]) -> None:
     try:
         ready = _ready(rehearsal.job, target, facts)
     except CannotShrink as error:
-        facts["skipped"] = str(error)
+        facts["impossible"] = str(error)
         return
     except Exception as error:  # noqa: BLE001 - of ours: the tiny model has passed, and the job may well run
         traceback.print_exception(error)
-        facts["skipped"] = f"a fault of the gate itself: {type(error).__name__}: {error}"
+        facts["impossible"] = f"a fault of the gate itself: {type(error).__name__}: {error}"
         rehearsal.findings.append(replace(reports.fault(error), rule="rehearsal-thin-fault", severity="warning"))
         return
     _rehearse(rehearsal, ready, facts)
@@ -114,7 +120,8 @@ def _ready(job: Job, target: Mapping[str, Any], facts: dict[str, Any]) -> Ready:
     facts |= {"experts": thin.experts} if thin.experts else {}
     facts |= {"quantization": quantization.get("quant_method") or "unnamed"} if quantization else {}
     facts |= {"changed": list(thin.changed)} if thin.changed else {}
-    job = replace(job, model=str(folder), layers=thin.layers)
+    fraction = min(job.memory_fraction, MOST_FRACTION)
+    job = replace(job, model=str(folder), layers=thin.layers, memory_fraction=fraction)
     return Ready(thin=thin, job=job, dtype=dtype, expected=dtype if stated == dtype else None)
 
 
@@ -182,7 +189,7 @@ def _failed(rehearsal: Rehearsal, error: Exception, ready: Ready, facts: dict[st
     made_up = _while_making_up(error, rehearsal.said.text())
     found = rehearsal.crashed(error)
     if made_up:
-        facts["skipped"] = f"vLLM cannot make up weights for it ({found.message})"
+        facts["impossible"] = f"vLLM cannot make up weights for it ({found.message})"
         return
     rule = found.rule.replace("rehearsal-", "rehearsal-thin-", 1)
     job, advice = ready.job, ""
@@ -214,14 +221,30 @@ def _finite(state: Any) -> bool:
 def _free(job: Job) -> int:
     """Give the memory that is free on the fullest of the job's devices."""
     if job.device == "cuda":
-        import torch
-
-        if torch.cuda.device_count() < job.tensor_parallel:
-            raise CannotShrink(f"{torch.cuda.device_count()} GPUs for tensor_parallel {job.tensor_parallel}")
-        return int(min(torch.cuda.mem_get_info(number)[0] for number in range(job.tensor_parallel)))
+        return _free_on_cards(job.tensor_parallel)
     lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
     free = next(line for line in lines if line.startswith("MemAvailable:"))
     return int(free.split()[1]) * 1024 // job.tensor_parallel
+
+
+def _free_on_cards(workers: int) -> int:
+    """Ask in a process of its own: who asks holds some hundred megabytes of every card until it ends."""
+    try:
+        done = subprocess.run(
+            [sys.executable, "-B", "-c", ASKS, str(workers)],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=ASKING,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise CannotShrink(f"the memory of the GPUs cannot be asked for ({error})") from error
+    last = done.stdout.split()[-1:]
+    if done.returncode or not last or not last[0].isdigit():
+        words = done.stderr.strip().splitlines()[-1:] or [f"exit {done.returncode}"]
+        raise CannotShrink(f"the memory of the GPUs cannot be asked for ({words[0]})")
+    return int(last[0])
 
 
 def _memory(engine: Engine) -> list[dict[str, int]]:

@@ -49,6 +49,9 @@ from remote.schema import Check
             ),
         ),
         ("rehearsal", {"errors": {}}, ""),
+        ("rehearsal", {"thin": {"tokens": 16377, "extract": 1.5}}, "16377 tokens at the real sizes"),
+        ("rehearsal", {"thin": {"impossible": "1 GPUs"}}, "not at the real sizes: 1 GPUs"),
+        ("rehearsal", {"thin": {"skipped": "a CPU"}}, ""),
     ],
 )
 def test_levels_in_a_few_words(level: str, facts: dict[str, object], says: str) -> None:

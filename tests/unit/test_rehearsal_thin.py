@@ -174,3 +174,15 @@ def test_states_of_another_form_are_refused(states: list[State], words: str) -> 
     with pytest.raises(EngineError, match=words):
         thin.form(states, 7, 64, 2, "bfloat16")
     assert thin.form([State((7, 64))] * 2, 7, 64, 2, "bfloat16") == "bfloat16"
+
+
+def test_cards_that_do_not_answer_are_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(thin, "ASKS", "import sys; print(7); print(10 ** 9 * int(sys.argv[1]))")
+    assert thin._free(JOB) == 8 * 10**9
+    monkeypatch.setattr(thin, "ASKS", "raise RuntimeError('no driver')")
+    with pytest.raises(CannotShrink, match="RuntimeError: no driver"):
+        thin._free(JOB)
+    monkeypatch.setattr(thin, "ASKS", "import time; time.sleep(60)")
+    monkeypatch.setattr(thin, "ASKING", 0.3)
+    with pytest.raises(CannotShrink, match="timed out"):
+        thin._free(JOB)
