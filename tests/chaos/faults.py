@@ -169,7 +169,7 @@ def disk_full(world: World, dice: Random) -> bool:
     """Fill the small disk that holds workdir and output, and free it after a while."""
     if not world.small_disk:
         return False
-    ballast = world.disk / "ballast"
+    ballast = world.disk / f"ballast-{threading.get_ident()}"
     seconds = dice.uniform(0.1, 1.5)
     descriptor = os.open(ballast, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     try:
