@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 LEVEL = "rehearsal"
 LIMIT = 900.0
+DIED = "died unexpectedly"  # what vLLM says of a worker that ended without an exception
 
 
 @dataclass(kw_only=True)
@@ -72,6 +73,8 @@ class Rehearsal:
         said = self.said.text()
         traceback.print_exception(error)  # after the look at what others have told
         found = blame.finding(error, said, self.modules, self.overlay, during=self.during)
+        if DIED in said:
+            found = replace(found, message=f"{found.message}. A worker process {DIED}: native code ended it")
         if isinstance(error, EngineError):
             found = replace(reports.entry(self.modules, self.overlay), rule="rehearsal-rows", message=found.message)
         return found
