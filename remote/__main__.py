@@ -1,7 +1,7 @@
 """The payload's door: `python -I -B …/remote/__main__.py VERB`, one JSON document on stdin, one frame on stdout.
 
 Verbs answer over SSH; roles are processes that the payload starts by itself, under a job's environment, with
-`python -B -m remote ROLE [ARGUMENT…]`. Exit codes: 0 answered (a foreseen failure is an answer) · 2 the request cannot
+`python -m remote ROLE [ARGUMENT…]`. Exit codes: 0 answered (a foreseen failure is an answer) · 2 the request cannot
 be understood (one line on stderr says why) · anything else is a crash. A role's exit code is its own.
 """
 

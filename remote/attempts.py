@@ -101,7 +101,7 @@ def _environment(run: Run, job: Job, bundle: Bundle, number: int, secrets: Mappi
 
 def _start(run: Run, job: Job, environment: dict[str, str]) -> subprocess.Popen[bytes]:
     """Start the process: nothing of ours is inherited but the log; it gets SIGTERM when we die. Raises OSError."""
-    words = list(job.command) if job.engine == "command" else [job.python, "-B", "-m", "remote", "attempt"]
+    words = list(job.command) if job.engine == "command" else [job.python, "-m", "remote", "attempt"]
     supervisor = os.getpid()
 
     def before_exec() -> None:

@@ -1,6 +1,6 @@
 """Ask a question of a clean process that runs under the job's exact environment.
 
-The child is `python -B -m remote ROLE`, gets the request on stdin and answers on a pipe of its own, so nothing that
+The child is `python -m remote ROLE`, gets the request on stdin and answers on a pipe of its own, so nothing that
 libraries print can harm the answer. What it prints is kept (its end) for the account of a crash. It does not outlive
 whoever waits for the answer: a probe that went on after its link broke would hold the GPUs against the next one.
 """
@@ -61,7 +61,7 @@ def ask(
         asked.seek(0)
         try:
             process = subprocess.Popen(
-                [job.python, "-B", "-m", "remote", role],
+                [job.python, "-m", "remote", role],
                 stdin=asked,
                 stdout=said,
                 stderr=said,

@@ -37,7 +37,7 @@ def job_environment(
     merged["PYTHONPATH"] = ":".join(
         part for part in (str(bundle.overlay), str(bundle.payload), job.env.get("PYTHONPATH", "")) if part
     )
-    # Bytecode goes to a cache of ours: the installed packages are never written to.
+    # Bytecode goes to a cache of ours: the installed packages are never written to, and no process compiles them twice.
     merged["PYTHONPYCACHEPREFIX"] = str(Workdir(PurePosixPath(job.workdir)).cache / "pycache")
     return merged
 

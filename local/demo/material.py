@@ -36,7 +36,7 @@ def ensure(place: Place) -> bool:
 
 def _make(place: Place, folder: Path) -> None:
     """Run `tiny-model` with the stack's Python, which alone has torch and transformers."""
-    words = [str(place.stack_python), "-B", "-m", "remote", "tiny-model", str(folder / "model")]
+    words = [str(place.stack_python), "-m", "remote", "tiny-model", str(folder / "model")]
     words += ["--dataset", str(folder / "train.jsonl"), "--conversations", str(CONVERSATIONS)]
     words += ["--max-model-len", str(LONGEST)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONPYCACHEPREFIX": str(place.root / "pycache")}

@@ -68,6 +68,19 @@ def test_what_the_laptop_session_has_does_not_leak_in(bundle: Bundle, monkeypatc
     assert ask(bundle, ANSWER.format("str('STRAY' in os.environ)")).message == "False"
 
 
+def test_bytecode_is_kept_and_never_beside_the_sources(bundle: Bundle, tmp_path: Path) -> None:
+    (tmp_path / "installed").mkdir()
+    (tmp_path / "installed" / "costly.py").write_text("COST = 22\n")
+    installed = str(tmp_path / "installed")
+    assert (
+        ask(bundle, f"sys.path.append({installed!r}); import costly; " + ANSWER.format("str(costly.COST)")).message
+        == "22"
+    )
+    assert [path.name for path in (tmp_path / "installed").iterdir()] == ["costly.py"]
+    kept = Path(bundle.root) / "cache" / "pycache"
+    assert [path.name.partition(".")[0] for path in kept.rglob("costly.*.pyc")] == ["costly"]
+
+
 @pytest.mark.parametrize(
     ("script", "code"),
     [

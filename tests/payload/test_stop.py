@@ -119,7 +119,7 @@ def test_an_engine_of_ours_is_asked_alone_so_that_its_workers_can_finish(lab: La
     lab.logged(run, "up")
     assert lab.stop(run.id, grace=10.0).outcome == "stopped"
     log = Path(run.log).read_text()
-    assert f"called: -B -m remote attempt, run {run.id}, attempt 1\n" in log
+    assert f"called: -m remote attempt, run {run.id}, attempt 1\n" in log
     assert "batch written" in log
     assert "worker asked" not in log
     assert lab.ended(run).code == 143

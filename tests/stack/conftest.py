@@ -45,7 +45,7 @@ class Stack:
         """Run a script of this folder under the job's environment; gives what it writes to its last argument."""
         answer = self.root / f"{name}.json"
         done = subprocess.run(
-            [self.python, "-B", str(HERE / name), *arguments, str(answer)],
+            [self.python, str(HERE / name), *arguments, str(answer)],
             env=self.environment(),
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -87,7 +87,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Stack:
     )
     made = Stack(python, root, unpacked(job, root), job)
     overlay.ensure(made.bundle, python)
-    make = ["-B", "-m", "remote", "tiny-model", job.model, "--dataset", job.dataset, "--conversations", "40"]
+    make = ["-m", "remote", "tiny-model", job.model, "--dataset", job.dataset, "--conversations", "40"]
     subprocess.run([python, *make], env=made.environment(), check=True, capture_output=True, timeout=120)
     with Path(job.dataset).open("a") as file:
         file.writelines(json.dumps(line) + "\n" for line in ready_samples())

@@ -43,7 +43,7 @@ class Run:
         marks = {RUN_ENV: str(self.root), EVENTS_ENV: str(self._events), ATTEMPT_ENV: str(self.number)}
         with (self.root / "log").open("ab") as log:
             return subprocess.Popen(
-                [self.stack.python, "-B", "-m", "remote", "attempt"],
+                [self.stack.python, "-m", "remote", "attempt"],
                 cwd=self.root, env=self.stack.environment(**marks), stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                 start_new_session=True,
             )  # fmt: skip

@@ -89,7 +89,7 @@ def rehearsed(stack: Stack, job: Job, *without: str, dtype: str = "own", seconds
     script = Path(__file__).parent / "rehearse.py"
     with (stack.root / "rehearsal.log").open("w+b") as log:
         process = subprocess.Popen(
-            [job.python, "-B", str(script), str(asked), dtype, str(seconds), str(answer)],
+            [job.python, str(script), str(asked), dtype, str(seconds), str(answer)],
             env=job_environment(job, bundle),
             stdin=subprocess.DEVNULL,
             stdout=log,

@@ -13,7 +13,7 @@ from remote import schema, wire
 DOCUMENTS = [
     value
     for value in vars(schema).values()
-    if isinstance(value, type) and dataclasses.is_dataclass(value) and value.__module__ == schema.__name__
+    if isinstance(value, type) and dataclasses.is_dataclass(value) and value.__module__.startswith(schema.__name__)
 ]
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),

@@ -1,0 +1,137 @@
+"""The gate: findings, checks, verdicts, and what is asked of a host for them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from remote.schema.facts import HostFacts
+from remote.schema.job import Job
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Finding:
+    """One thing that a check saw. `line` is 1-based, `column` and `end_column` are 0-based characters of `text`."""
+
+    rule: str
+    message: str
+    file: str | None = None
+    line: int | None = None
+    column: int | None = None
+    end_column: int | None = None
+    text: str | None = None
+    callee: str | None = None
+    signature: str | None = None
+    fix: str | None = None
+    severity: str = "error"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Check:
+    """One level of the gate, decided: `status` is pass, fail, warn or skip."""
+
+    id: str
+    status: str
+    seconds: float = 0.0
+    facts: dict[str, Any] = field(default_factory=dict)
+    findings: tuple[Finding, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SurfaceRequest:
+    """Ask for the sources that a job's gate modules stand on; `held` are the fingerprints that need no data."""
+
+    job: Job
+    held: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SurfaceAnswer:
+    """`data` is a compressed tar in base64, empty where the caller holds it; `missing` are not installed.
+
+    `trouble` says why the job's Python does not tell where its packages are; the rest is empty then.
+    """
+
+    fingerprint: str
+    python: str
+    versions: dict[str, str]
+    missing: tuple[str, ...] = ()
+    data: str = ""
+    trouble: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ProbeRequest:
+    """Import the modules of the job's gate under its exact environment and look at all that needs the imports.
+
+    `bundle` is the bundle's id; its overlay is first on the path. `until` is the last level that is wanted (None: all);
+    `deadline` is for the levels before the rehearsal, which has `rehearsal` seconds of its own. `patched` says that
+    the series for these versions is in force (less what was left out by will), by the overlay or in the packages.
+    """
+
+    job: Job
+    bundle: str
+    secrets: dict[str, str] = field(default_factory=dict)
+    deadline: float = 600.0
+    until: str | None = None
+    rehearsal: float = 900.0
+    patched: bool = False
+    usd_per_hour: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ProbeAnswer:
+    checks: tuple[Check, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Verdict:
+    """The gate's decision for a bundle in an environment; `fingerprint` names both.
+
+    `basis` is what it rests on (name → version or value), `changed` what differs from the pass before it.
+    """
+
+    fingerprint: str
+    bundle: str
+    verdict: str
+    level: str
+    decided: float
+    checks: tuple[Check, ...]
+    basis: dict[str, str] = field(default_factory=dict)
+    changed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class VerdictRequest:
+    """Ask for the verdict on a job's bundle in the host's present environment; `store` one instead of asking."""
+
+    job: Job
+    bundle: str
+    store: Verdict | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class VerdictAnswer:
+    """`fingerprint` names the present environment; `previous` is the job's last pass in any other one."""
+
+    fingerprint: str
+    verdict: Verdict | None = None
+    previous: Verdict | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RecallRequest:
+    """Ask, while reaching a host, for its facts and for what it remembers of a bundle; `held` as for facts."""
+
+    job: Job
+    bundle: str
+    sources: tuple[str, ...] = ()
+    held: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RecallAnswer:
+    """`known` is for exactly these `facts`: both were found by one process, in this order."""
+
+    facts: HostFacts
+    known: VerdictAnswer
