@@ -6,6 +6,7 @@ else is told which run has it. The answer comes when the supervisor has started 
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -15,11 +16,15 @@ import subprocess
 import sys
 import time
 from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
 
 from remote import failures, files, handshake, locks, overlay, processes, room, runs, shared_memory, wire
 from remote.engines.command import LineProgress
 from remote.paths import RUN_ENV, Bundle, Output, Run, Workdir
 from remote.schema import LaunchAnswer, LaunchRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 SIGNING = 10.0  # seconds that a holder of the lock may take to say who it is, or to let go when its run has ended
 SAID = 2000  # characters of the supervisor's own words that an answer quotes
@@ -138,7 +143,6 @@ def _end_lost(workdir: str) -> bool:
     for run in runs.folders(workdir):
         if runs.look(run).lost is None:
             continue
-        Path(run.secrets).unlink(missing_ok=True)
         room.drop_ballast(run)
         if living := processes.of_run(run):
             found = True
@@ -151,7 +155,7 @@ def _end_lost(workdir: str) -> bool:
 
 
 def _make_folder(request: LaunchRequest) -> Run:
-    """Make the run's folder with its job and secrets; the name is the start's time and four random digits."""
+    """Make the run's folder with its job; the name is the start's time and four random digits."""
     root = Workdir(PurePosixPath(request.job.workdir))
     try:
         Path(root.runs).mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -172,8 +176,6 @@ def _fill_folder(run: Run, request: LaunchRequest) -> None:
     try:
         files.replace(run.job, wire.dumps(dataclasses.replace(request, secrets={})).encode())
         room.load_ballast(run)
-        if request.secrets:
-            files.replace(run.secrets, json.dumps(request.secrets).encode())
     except OSError:
         shutil.rmtree(run.root, ignore_errors=True)  # a folder without a supervisor would look like a run that starts
         raise
@@ -185,6 +187,7 @@ def _spawn_and_wait(request: LaunchRequest, bundle: Bundle, run: Run, lock: int,
     try:
         process = _spawn(bundle, run, sending, lock, reaped=reaped)
         os.close(sending)
+        _hand_over(process, request.secrets)
         said = handshake.wait(receiving, request.deadline)
     finally:
         os.close(receiving)
@@ -196,6 +199,14 @@ def _spawn_and_wait(request: LaunchRequest, bundle: Bundle, run: Run, lock: int,
     process.wait()
     processes.end(lambda: processes.of_run(run), grace=LEFTOVER_GRACE)
     raise Refused(why if said else f"{why}{_words(run)}")
+
+
+def _hand_over(process: subprocess.Popen[bytes], confided: Mapping[str, str]) -> None:
+    """Tell the supervisor the secrets on its standard input: no file ever holds them, whoever is killed when."""
+    assert process.stdin is not None  # noqa: S101 - it was asked for
+    with contextlib.suppress(BrokenPipeError):  # it has ended: the handshake tells
+        process.stdin.write(json.dumps(dict(confided)).encode())
+        process.stdin.close()
 
 
 def _silence(process: subprocess.Popen[bytes], deadline: float) -> str:
@@ -214,7 +225,7 @@ def _spawn(bundle: Bundle, run: Run, sending: int, lock: int, *, reaped: bool) -
     try:
         return subprocess.Popen(
             [*_nohup(), *words, *(["reaped"] if reaped else [])],
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,
             stdout=log,
             stderr=log,
             cwd=run.root,

@@ -126,10 +126,6 @@ class Run:
         return self.root / "stop"
 
     @property
-    def secrets(self) -> PurePosixPath:
-        return self.root / "secrets.json"
-
-    @property
     def log_start(self) -> PurePosixPath:
         """The log's first byte that is still kept: `{"start": N}`; absent while all is."""
         return self.root / "log.start"

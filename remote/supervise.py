@@ -1,6 +1,6 @@
 """Role `supervise RUN_DIR HANDSHAKE_FD LOCK_FD [reaped]`: own a run from its first attempt to its exit.json.
 
-Started by `launch`, detached, with the lock on the output folder and a pipe on which one JSON line says whether the
+Started by `launch`, detached, with the lock on the output folder, the secrets as a JSON object on standard input, and a pipe on which one JSON line says whether the
 run started (`{"outcome": "started"}`) or why not (`{"outcome": "refused", "message": …}`); `reaped` says that leftovers
 of a lost run had to be ended first. This is the only home of the retry policy. Exit code: 0 when exit.json was
 written, 1 when the run never started.
@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import shutil
 import signal
 import sys
 import time
@@ -45,6 +46,10 @@ class Result:
     kind: str
     code: int
     failure: Failure | None = None
+
+
+class Orphaned(Exception):
+    """The launcher was killed while it started us."""
 
 
 class NotStarted(Exception):
@@ -303,7 +308,10 @@ def main(arguments: list[str]) -> int:
     try:
         request = wire.loads(LaunchRequest, Path(run.job).read_bytes(), "job.json")
         sys.path.insert(0, str(Workdir(PurePosixPath(request.job.workdir)).bundle(request.bundle).vendor))
-        supervisor = Supervisor(run, request, _secrets(run), handshake, reaped="reaped" in arguments[3:])
+        supervisor = Supervisor(run, request, _secrets(), handshake, reaped="reaped" in arguments[3:])
+    except Orphaned:
+        shutil.rmtree(folder, ignore_errors=True)  # nobody knows of this run, and it would look like one that starts
+        return 1
     except Exception as error:
         handshake.say("refused", f"the supervisor cannot start: {error}")
         raise
@@ -334,11 +342,12 @@ def _written(run: Run, ended: Exit) -> bool:
     return True
 
 
-def _secrets(run: Run) -> dict[str, str]:
-    """Take the secrets into memory and off the disk."""
-    try:
-        secrets = json.loads(Path(run.secrets).read_bytes())
-    except FileNotFoundError:
-        return {}
-    Path(run.secrets).unlink()
-    return {str(name): str(value) for name, value in secrets.items()}
+def _secrets() -> dict[str, str]:
+    """Take the secrets from standard input; raises where the launcher was killed before it had told them."""
+    said = sys.stdin.buffer.read()
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    if not said:
+        raise Orphaned("the launcher ended before it had said everything")
+    return {str(name): str(value) for name, value in json.loads(said).items()}

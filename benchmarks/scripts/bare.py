@@ -33,4 +33,4 @@ job = wire.loads(Job, Path(folder, "job.json").read_bytes())
 bundle = Bundle(PurePosixPath(folder))
 overlay.ensure(bundle, job.python)
 sys.stdout.flush()
-os.execve(job.python, [job.python, "-B", "-c", CHILD, f"{folder}/job.json"], job_environment(job, bundle))  # noqa: S606
+os.execve(job.python, [job.python, "-c", CHILD, f"{folder}/job.json"], job_environment(job, bundle))  # noqa: S606

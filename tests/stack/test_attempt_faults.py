@@ -41,7 +41,7 @@ def attempt(stack: Stack, root: Path, scenario: str) -> Ended:
     )
     (root / "job.json").write_text(wire.dumps(LaunchRequest(job=job, bundle="b", fingerprint="f")))
     done = subprocess.run(
-        [stack.python, "-B", str(Path(__file__).with_name("scripted_attempt.py")), scenario],
+        [stack.python, str(Path(__file__).with_name("scripted_attempt.py")), scenario],
         cwd=root, env=stack.environment(**{EVENTS_ENV: str(root / "events")}), stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120, check=False,
     )  # fmt: skip

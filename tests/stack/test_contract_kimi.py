@@ -25,7 +25,7 @@ def told(stack: Stack) -> Any:
     model, text = str(stack.root / "kimi"), str(stack.root / "kimi-text")
     script = str(Path(__file__).parent / "tiny_kimi.py")
     made = subprocess.run(
-        [here.python, "-B", script, stack.job.model, model, text],
+        [here.python, script, stack.job.model, model, text],
         env=here.environment(),
         capture_output=True,
         text=True,
