@@ -92,8 +92,8 @@ def _lock(output: Output) -> int | None:
 
 def _start_or_attach(request: LaunchRequest, output: Output) -> LaunchAnswer:
     """Start when the lock can be had, attach when its holder says who it is; both may take a moment."""
-    until = time.monotonic() + SIGNING
-    while time.monotonic() < until:
+    began, holder = time.monotonic(), None
+    while time.monotonic() - began < (request.deadline if holder else SIGNING):
         lock = _lock(output)
         if lock is not None:
             try:
@@ -103,7 +103,8 @@ def _start_or_attach(request: LaunchRequest, output: Output) -> LaunchAnswer:
         holder = locks.holder(output)
         if holder is not None:
             run = runs.find(holder.workdir, holder.run)
-            if run is not None and runs.look(run).active:
+            # Signed, but not yet taken over by a supervisor: its launcher may still be killed, and the run with it.
+            if run is not None and (seen := runs.look(run)).active and seen.state is not None:
                 return _attached(holder, request.job.workdir)
         time.sleep(0.05)  # it has not signed yet, or is about to let go
     raise Refused(f"the output folder {output.root} is locked by a process that does not say which run it is")

@@ -1,9 +1,9 @@
 """Role `supervise RUN_DIR HANDSHAKE_FD LOCK_FD [reaped]`: own a run from its first attempt to its exit.json.
 
-Started by `launch`, detached, with the lock on the output folder, the secrets as a JSON object on standard input, and a pipe on which one JSON line says whether the
-run started (`{"outcome": "started"}`) or why not (`{"outcome": "refused", "message": …}`); `reaped` says that leftovers
-of a lost run had to be ended first. This is the only home of the retry policy. Exit code: 0 when exit.json was
-written, 1 when the run never started.
+Started by `launch`, detached, with the lock on the output folder, the secrets as a JSON object on standard input, and a
+pipe on which one JSON line says whether the run started (`{"outcome": "started"}`) or why not
+(`{"outcome": "refused", "message": …}`); `reaped` says that leftovers of a lost run had to be ended first. This is the
+only home of the retry policy. Exit code: 0 when exit.json was written, 1 when the run never started.
 """
 
 from __future__ import annotations
@@ -348,6 +348,8 @@ def _secrets() -> dict[str, str]:
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
-    if not said:
-        raise Orphaned("the launcher ended before it had said everything")
-    return {str(name): str(value) for name, value in json.loads(said).items()}
+    try:
+        told: dict[str, str] = json.loads(said)
+    except ValueError:
+        raise Orphaned("the launcher ended before it had said everything") from None
+    return told

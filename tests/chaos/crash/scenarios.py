@@ -280,6 +280,10 @@ class Supervise(Launch):
         assert lock is not None
         locks.sign(lock, locks.Holder(self.run.id, self.job.workdir))
         _, handshake = os.pipe()
+        confided, telling = os.pipe()
+        os.write(telling, b"{}")
+        os.close(telling)
+        os.dup2(confided, 0)
         log = os.open(self.run.supervisor_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         os.dup2(log, 2)
         return supervise.main([str(self.run.root), str(handshake), str(lock)])
