@@ -143,6 +143,12 @@ def verify(session: Session) -> VerifyAnswer:
 
 def _check(session: Session, answer: VerifyAnswer) -> None:
     session.values["verified"] = answer
+    if answer.total and answer.missing == answer.total:  # a list of every sample would say no more
+        session.word = "no outputs"
+        raise JobFailed(
+            f"none of the {answer.total} samples is in {clean(session.job.output)}",
+            remedy="`fab extract` computes them.",
+        )
     for finding in answer.findings:
         render.print_finding(session.console, session.label, finding)
     whole = answer.total and answer.valid == answer.total and not answer.damaged and not answer.missing
