@@ -26,7 +26,7 @@ GENERATOR = "speculators/data_generation/vllm_hidden_states_generator.py"
 
 def probe(stack: Stack, bundle: Bundle) -> dict[str, schema.Check]:
     """Ask the pushed payload, isolated, as the controller does."""
-    request = schema.ProbeRequest(job=stack.job, bundle=bundle.root.name)
+    request = schema.ProbeRequest(job=stack.job, bundle=bundle.root.name, until="signature")
     done = subprocess.run(
         [stack.python, "-I", "-B", str(bundle.entry), "probe"],
         input=wire.dumps(request).encode(),
