@@ -167,7 +167,7 @@ def test_in_half_precision_it_passes_and_what_only_a_small_cache_would_meet_is_a
 
 
 def test_a_tiny_kimi_on_two_workers_computes_what_transformers_does(stack: Stack) -> None:
-    folder = stack.root / "kimi"
+    folder = stack.root / "kimi-in-two"
     folder.mkdir()
     for path in Path(stack.job.model).glob("*token*"):
         (folder / path.name).write_bytes(path.read_bytes())
