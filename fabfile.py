@@ -34,9 +34,9 @@ def preflight(session: "Session", until=None, fresh=False, report=None, no_patch
 
 
 @on_hosts()
-def extract(session: "Session", detach=False):
+def extract(session: "Session", detach=False, patience=None):
     """Start the job (or attach), follow to the end, verify."""
-    return job.extract(session, detach=detach)
+    return job.extract(session, detach=detach, patience=patience)
 
 
 @on_hosts(gather=job.show_status, needs_job=False, brief=True)
@@ -47,9 +47,9 @@ def status(session: "Session", run=None, json=False):
 
 
 @on_hosts(needs_job=False, brief=True)
-def logs(session: "Session", run=None, follow=False):
+def logs(session: "Session", run=None, follow=False, patience=None):
     """Write a run's log on standard output."""
-    return job.logs(session, run=run, following=follow)
+    return job.logs(session, run=run, following=follow, patience=patience)
 
 
 @on_hosts(needs_job=False, brief=True)

@@ -26,6 +26,7 @@ HELP = {
     "json": "Write a JSON document on standard output.",
     "no_patches": "Gate the host as it is, without our patch series.",
     "package": "The package whose releases are tried (vllm or speculators).",
+    "patience": "How long to wait for a link that is lost, as 90, 10m or 2h (default: for ever); then exit code 75.",
     "releases": "Which releases: 0.15.0,0.16.0 or '>=0.12,<0.18' (default: the newest).",
     "report": "Write the gate's JSON report to this file (- for standard output).",
     "run": "The run to look at (default: the latest).",

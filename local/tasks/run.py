@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich.markup import escape
 
 from local import extract as launching
-from local import follow, render, runs, tables
+from local import follow, inventory, render, runs, tables
 from local.errors import GateRefused, JobFailed, PrudentError, UsageError
 from local.logtext import LogText
 from local.progress import Progress
@@ -28,8 +28,9 @@ if TYPE_CHECKING:
 ENDED = ("done", "failed", "stopped", "lost")
 
 
-def extract(session: Session, *, detach: bool = False) -> None:
+def extract(session: Session, *, detach: bool = False, patience: str | None = None) -> None:
     """Start or attach on a passing verdict, follow to the end, verify what came out."""
+    waiting = _patience(patience)
     outcome = session.outcome
     if outcome is None or not outcome.passed:
         outcome = preflight(session)
@@ -52,7 +53,7 @@ def extract(session: Session, *, detach: bool = False) -> None:
     if detach:
         console.print(f"{_head(session)}to watch it: fab -H {name} logs --follow --run {run}", soft_wrap=True)
         return
-    _judge(session, run, _follow(session, run, bundle=outcome.bundle))
+    _judge(session, run, _follow(session, run, bundle=outcome.bundle, patience=waiting))
     if session.job.engine != "command":
         _check(session, runs.verify(host, session.job, bundle=outcome.bundle, secrets=session.secrets))
 
@@ -71,7 +72,19 @@ def _tell_of_another(session: Session, answer: LaunchAnswer, bundle: str) -> Non
         )
 
 
-def _follow(session: Session, run: str, *, bundle: str) -> Exit | None:
+def _patience(told: str | None) -> float | None:
+    """Give the seconds of `--patience`, None for ever; raises UsageError."""
+    if told is None:
+        return None
+    waiting = float(told) if told.isdecimal() else inventory.seconds(told)
+    if waiting is None:
+        raise UsageError(
+            f"expected a duration, found {told!r}", remedy="A duration is seconds (90) or 10m, 2h.", where="--patience"
+        )
+    return waiting
+
+
+def _follow(session: Session, run: str, *, bundle: str, patience: float | None) -> Exit | None:
     with Progress(session.console, session.label, log=session.show_log) as progress:
         log = MaskedLog(session.secrets.values(), progress.on_log)
         try:
@@ -84,6 +97,7 @@ def _follow(session: Session, run: str, *, bundle: str) -> Exit | None:
                 on_event=progress.on_event,
                 on_link=progress.on_link,
                 on_beat=session.check_interrupt,
+                patience=patience,
             )
         finally:
             log.finish()
@@ -207,8 +221,9 @@ def show_runs(sessions: Sequence[Session]) -> None:
     _say_where_none(sessions, [name for name, rows in found.items() if not rows])
 
 
-def logs(session: Session, *, run: str | None = None, following: bool = False) -> None:
+def logs(session: Session, *, run: str | None = None, following: bool = False, patience: str | None = None) -> None:
     """Write a run's log on standard output: what is there now, or with `--follow` until the run ends."""
+    waiting = _patience(patience)
     found = runs.latest(session.host, bundle=session.payload, run=run)
     session.run = found.run if following and found.phase not in ENDED else None
     text = LogText()
@@ -232,6 +247,7 @@ def logs(session: Session, *, run: str | None = None, following: bool = False) -
         on_link=lambda said: session.console.print(escape(clean(said)), style="yellow"),
         on_beat=session.check_interrupt,
         until_end=following,
+        patience=waiting,
     )
     log.finish()
     session.out.write("".join(f"{line}\n" for line in text.finish()))
