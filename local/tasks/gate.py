@@ -24,9 +24,7 @@ DEADLINE = 60.0
 
 def preflight(session: Session, **options: Any) -> GateOutcome:
     """Take the host through the gate, showing each check as it is decided; raises GateRefused."""
-    options["without"] = tuple(
-        number for words in options.get("without") or () for number in words.split(",") if number
-    )
+    options["without"] = numbers(options.get("without"))
     console, name = session.console, session.label
     chosen = gate.GateOptions(**options, usd_per_hour=session.target.usd_per_hour)
     session.foresee(chosen)
@@ -49,6 +47,11 @@ def foresee_report(*, report: str | None = None, **_: Any) -> None:
     """See that the report can be written, while there is nothing yet to lose."""
     if report is not None:
         reports.writable(report)
+
+
+def numbers(without: Sequence[str] | None) -> tuple[str, ...]:
+    """Give the patch numbers of `--without`, which may be repeated and may hold several."""
+    return tuple(number for words in without or () for number in words.split(",") if number)
 
 
 def write_report(sessions: Sequence[Session], *, report: str | None = None, **_: Any) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from local import checktask, patches, render, surface, tables
 from local import matrix as matrices
 from local.errors import GateRefused, UsageError
+from local.tasks.gate import numbers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,7 +32,7 @@ def check(
     everything: bool = False,
 ) -> None:
     """Examine the patched modules against the kept sources of each host; raises GateRefused."""
-    left_out = tuple(number for words in without or () for number in words.split(",") if number)
+    left_out = numbers(without)
     kept = [(target, surface.remembered(target.name, target.job.name)) for target in chosen.targets]
     screen = chosen.screen
     for _ in checktask.changes(patches.SERIES) if watch else [None]:
