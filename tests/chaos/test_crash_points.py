@@ -23,7 +23,7 @@ QUICK = {
     "write a sample": 10, "replace a damaged sample": 10, "adopt": 5, "keep the ledger": 20, "install a bundle": 10,
     "a whole attempt": 40,
 }  # fmt: skip
-SLOW = {"launch": 10, "supervise": 40}
+SLOW = {"launch": 15, "supervise": 40}
 PARTS = 6  # side by side: each run is waited for
 
 
