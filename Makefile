@@ -7,14 +7,14 @@ PY := .venv/bin/python
 SETUP := .venv/.set-up
 TESTS ?=
 
-.PHONY: help setup stack demo bench test lint types unit payload ssh chaos stack-tests format clean
+.PHONY: help setup stack demo bench test lint types unit payload pages ssh chaos chaos-stack fuzz audit stack-tests format clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(SETUP) ## the controller's environment: .venv with `fab` in it
 
-$(SETUP): pyproject.toml constraints/controller.txt .ci/setup
+$(SETUP): pyproject.toml constraints/controller.hashes.txt .ci/setup
 	@.ci/setup
 	@touch $@
 
@@ -27,8 +27,10 @@ demo: stack ## a loopback host, a tiny model, and the whole main job on it: gate
 bench: stack ## the gate beside the ways without it, in one run: some minutes (ROUNDS=3)
 	@$(PY) benchmarks/gate.py --rounds $(or $(ROUNDS),3)
 
-test: setup sshd lint types stack ## everything that CI runs
+test: setup sshd browser lint types stack ## everything that CI runs
 	@$(PY) -m pytest -n 2 --dist loadgroup tests/unit tests/payload $(TESTS)
+	@$(PY) -m pytest tests/pages $(TESTS)
+	@$(PY) -m pytest -n 2 tests/fuzz $(TESTS)
 	@$(PY) -m pytest -n 2 --dist loadgroup -m "not stack" tests/chaos $(TESTS)
 	@$(PY) -m pytest tests/ssh tests/stack tests/chaos/test_real_stack.py $(TESTS)
 
@@ -40,12 +42,21 @@ types: $(SETUP) ## mypy, strict; the payload also for the oldest Python of a hos
 	@.venv/bin/mypy
 	@.venv/bin/mypy --python-version 3.10 --package remote
 
-unit payload ssh: $(SETUP) ## the tests of one level
+unit payload pages ssh: $(SETUP) ## the tests of one level
 	@$(PY) -m pytest tests/$@ $(TESTS)
 
 chaos: $(SETUP) ## random faults and crash points without the stack; N=5000 for long nights, SEED=n replays one schedule
 	@$(if $(SEED),CHAOS_SEED=$(SEED) $(PY) -m pytest tests/chaos/test_schedules.py $(TESTS),\
 	$(if $(N),CHAOS_N=$(N)) $(PY) -m pytest -n 2 -m "not stack" tests/chaos $(TESTS))
+
+chaos-stack: stack ## the same faults once with the real vLLM: kills, hangs, cuts, a full disk (4 minutes; not a part of `make test` yet)
+	@$(PY) -m pytest tests/chaos/test_real_faults.py $(TESTS)
+
+fuzz: $(SETUP) ## every parser of what others write, against 20,000 strange inputs; N=50 for long nights
+	@$(if $(N),FUZZ_N=$(N)) $(PY) -m pytest -n 2 tests/fuzz $(TESTS)
+
+audit: $(SETUP) ## the pinned versions against the published advisories (needs the network; not a part of `make test`)
+	@.ci/audit
 
 stack-tests: stack ## the tests that run the real vLLM
 	@$(PY) -m pytest tests/stack tests/chaos/test_real_stack.py $(TESTS)
@@ -54,9 +65,9 @@ format: $(SETUP) ## let ruff format and mend
 	@.venv/bin/ruff check --fix .
 	@.venv/bin/ruff format .
 
-.PHONY: sshd
-sshd:
-	@.ci/sshd
+.PHONY: sshd browser
+sshd browser:
+	@.ci/$@
 
 clean: ## remove what `make setup` and the tools made here (the stack stays in the user's cache)
 	rm -rf .venv build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

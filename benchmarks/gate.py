@@ -21,11 +21,16 @@ import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from processors import counted
 from rich.console import Console
 from rich.table import Table
 
 from local import folders
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 ROOT = Path(__file__).resolve().parent.parent
 SCRIPTS = Path(__file__).resolve().parent / "scripts"
@@ -51,7 +56,9 @@ class Bench:
     """A demo host of our own, whose memory may be wiped, and what was measured on it."""
 
     root: Path
+    used: Callable[[], float | None] = lambda: None
     seconds: dict[str, list[float]] = field(default_factory=lambda: {name: [] for name in WHAT})
+    processors: dict[str, list[float]] = field(default_factory=lambda: {name: [] for name in WHAT})
 
     @property
     def environment(self) -> dict[str, str]:
@@ -74,14 +81,14 @@ class Bench:
         """Measure everything once; quickly, without what starts an engine."""
         workdir = self.root / "demo" / "workdir"
         refused = ("preflight", "--no-patches", "--until", "static")
-        self._note(STORY, self.ssh("story.py", str(workdir / "cache" / "pycache")))
+        self._measure(STORY, lambda: self.ssh("story.py", str(workdir / "cache" / "pycache")))
         shutil.rmtree(self.root / "surfaces", ignore_errors=True)
-        self._note(FIRST_ANEW, self.fab(*refused, code=REFUSED, until="error["))
-        self._note(FIRST, self.fab(*refused, code=REFUSED, until="error["))
+        self._measure(FIRST_ANEW, lambda: self.fab(*refused, code=REFUSED, until="error["))
+        self._measure(FIRST, lambda: self.fab(*refused, code=REFUSED, until="error["))
         if not quick:
-            self._note(BARE, self.ssh("bare.py", str(workdir / "bundles" / bundle)))
-            self._note(COLD, self.fab("preflight", "--fresh"))
-        self._note(WARM, self.fab("preflight", until="pass (remembered)"))
+            self._measure(BARE, lambda: self.ssh("bare.py", str(workdir / "bundles" / bundle)))
+            self._measure(COLD, lambda: self.fab("preflight", "--fresh"))
+        self._measure(WARM, lambda: self.fab("preflight", until="pass (remembered)"))
 
     def bundle(self) -> str:
         """Go through the gate once, uncounted, which leaves everything in place; gives the bundle that passed."""
@@ -90,9 +97,15 @@ class Bench:
         (host,) = json.loads(report.read_text(encoding="utf-8"))["hosts"].values()
         return str(host["bundle"])
 
-    def _note(self, what: str, seconds: float) -> None:
+    def _measure(self, what: str, run: Callable[[], float]) -> None:
+        before = self.used()
+        seconds = run()
+        after = self.used()
         self.seconds[what].append(round(seconds, 3))
-        sys.stderr.write(f"{what}: {seconds:.2f} s\n")
+        taken = None if before is None or after is None else round(after - before, 2)
+        if taken is not None:
+            self.processors[what].append(taken)
+        sys.stderr.write(f"{what}: {seconds:.2f} s" + ("" if taken is None else f", {taken:.2f} of a processor") + "\n")
 
     def _run(self, words: list[str], *, code: int = 0, until: str | None = None, given: str = "") -> float:
         began, seen, said = time.monotonic(), None, []
@@ -129,6 +142,7 @@ def document(bench: Bench) -> dict[str, object]:
         "load": os.getloadavg()[0],
         "seconds": bench.seconds,
         "median": medians,
+        "processors": {name: statistics.median(found) for name, found in bench.processors.items() if found},
         "targets": [
             {
                 "what": what,
@@ -147,8 +161,10 @@ def show(console: Console, bench: Bench) -> None:
     """Print the table of what was measured and of the targets."""
     told = document(bench)
     table = Table(box=None, padding=(0, 2, 0, 0))
-    for name, justify in (("", "left"), ("median", "right"), ("range", "right"), ("target", "left"), ("", "left")):
-        table.add_column(name, justify=justify)  # type: ignore[arg-type]
+    for name in ("", "median", "range", "processors"):
+        table.add_column(name, justify="right" if name else "left")
+    table.add_column("target")
+    table.add_column("")
     targets = {entry["what"]: entry for entry in told["targets"]}  # type: ignore[attr-defined]
     for name, found in bench.seconds.items():
         if not found:
@@ -158,7 +174,9 @@ def show(console: Console, bench: Bench) -> None:
             aim = f"{entry['ratio']:.3f} × {entry['of']}, at most {entry['most']}"
             verdict = "[green]holds[/]" if entry["holds"] else "[red]missed[/]"
         spread = f"{min(found):.2f} to {max(found):.2f}"
-        table.add_row(name, f"{statistics.median(found):.2f} s", spread, aim, verdict)
+        busy = bench.processors[name]
+        took = f"{statistics.median(busy):.2f} s" if busy else ""
+        table.add_row(name, f"{statistics.median(found):.2f} s", spread, took, aim, verdict)
     console.print(table)
     for name, what in WHAT.items():
         console.print(f"{name}: {what}", style="dim", markup=False, soft_wrap=True)
@@ -174,7 +192,12 @@ def main() -> None:
     stack = folders.cache() / "stack-cpu"
     if not stack.exists():
         raise SystemExit("the CPU stack is not installed: make stack")
-    bench = Bench(folders.cache() / "bench")
+    with counted() as used:
+        _measured(Bench(folders.cache() / "bench", used), stack, options)
+
+
+def _measured(bench: Bench, stack: Path, options: argparse.Namespace) -> None:
+    """Bring the host up, measure the rounds, show them."""
     bench.root.mkdir(mode=0o700, exist_ok=True)
     link = bench.root / "stack-cpu"
     link.unlink(missing_ok=True)

@@ -45,6 +45,7 @@ def check(
     no_patches: bool = False,
     without: Collection[str] = (),
     everything: bool = False,
+    architectures: tuple[str, ...] = (),
 ) -> CheckOutcome:
     """Apply the series in `root` to the sources and examine the result; raises UsageError for a bad patch file."""
     series = patches.load_series(root)
@@ -57,7 +58,9 @@ def check(
     if first.status == FAIL:
         return CheckOutcome(checks=(first,), suggestion="")
     whole = patches.reviewed(series, versions, applied)
-    decided = static.decide(job, sources, applied.files, reviewed=whole, everything=everything)
+    decided = static.decide(
+        job, sources, applied.files, reviewed=whole, everything=everything, architectures=architectures
+    )
     suggestion = decided.examination.suggest(
         subject="Follow the signatures of the installed release", why=_WHY, applies_to=_applies_to(sources)
     )

@@ -11,8 +11,26 @@ if TYPE_CHECKING:
 
     from local.links.base import Answer, Stream
 
+KILLED = {
+    129: "SIGHUP",
+    130: "SIGINT",
+    137: "SIGKILL",
+    143: "SIGTERM",
+}  # exit codes as shells tell signals from outside
 KEPT = 2000  # characters of each output that an account quotes
 NOT_UNDERSTOOD = 2  # the payload's exit code for a request that it cannot understand
+
+
+def ended(verb: str, answer: Answer, *, where: str) -> LinkLost | PayloadCrashed:
+    """Give the error of a verb that ended with a code: killed over there it says no more than a lost link does."""
+    signal = KILLED.get(answer.code or 0)
+    if signal is None:
+        return crashed(verb, f"ended with exit code {answer.code}", answer, where=where)
+    return LinkLost(
+        f"`{verb}` was killed on the host ({signal}), by somebody or for lack of memory, and gave no answer",
+        remedy="Say the same again: it is safe. A run that was started goes on, and `extract` attaches to it.",
+        where=where,
+    )
 
 
 def crashed(verb: str, what: str, answer: Answer, *, where: str) -> PayloadCrashed:
@@ -50,9 +68,9 @@ class VerbStream:
             error.where = error.where or self._where
             raise
         if not data and not self._closed:
-            ended = self._stream.ending()
-            if ended.code:  # no code at all is a matter of the link
-                raise crashed(self._verb, f"ended with exit code {ended.code}", ended, where=self._where)
+            ending = self._stream.ending()
+            if ending.code:  # no code at all is a matter of the link
+                raise ended(self._verb, ending, where=self._where)
         return data
 
     def ending(self) -> Answer:

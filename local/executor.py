@@ -21,7 +21,10 @@ from invoke.context import Context
 from invoke.exceptions import Exit
 from rich.markup import escape
 
-from local import errors, folders, inventory, output, targets
+from local import early, errors, folders, inventory, output, targets
+from local.later import Room
+from local.masks import mask
+from local.rendezvous import Party
 from local.screen import Screen
 from local.session import Interrupted, Session
 from local.steps import Chosen, OnHosts, OnLaptop, OnTargets
@@ -34,8 +37,12 @@ if TYPE_CHECKING:
 
     from invoke.tasks import Call
 
+    from local import dealing
+else:  # few commands deal anything
+    dealing = Room("local.dealing")
+
 INTERRUPTED = 130
-COMMON = ("inventory", "job")  # options that hold for the whole chain
+COMMON = ("inventory", "job", "strict_host_keys")  # options that hold for the whole chain
 PATIENCE = 3.0  # seconds that pipelines get to let go of their hosts after Ctrl-C
 
 
@@ -45,6 +52,7 @@ class Executor(FabricExecutor):  # type: ignore[misc]
     def execute(self, *tasks: Any) -> dict[Any, Any]:
         """Run the tasks; leaves by `Exit` with the worst exit code unless all went well."""
         try:
+            early.take_over()
             with output.guarded():
                 code = self._told(*tasks)
         except errors.PrudentError as error:  # what was held of standard output cannot be written
@@ -87,15 +95,23 @@ class Executor(FabricExecutor):  # type: ignore[misc]
         """Run a task once: ours gets the screen (and targets, where it is about some), any other its usual context."""
         if isinstance(call.task, OnTargets):
             step = Step(call.task, call.kwargs)
-            return int(call.task.body(Chosen(screen, self._targets([step], needs_job=True)), **step.options) or 0)
+            return int(call.task.body(self._chosen(screen, step), **step.options) or 0)
         first = screen if isinstance(call.task, OnLaptop) else Context(self.config)
         return int(call.task.body(first, **call.kwargs) or 0)
+
+    def _chosen(self, screen: Screen, step: Step) -> Chosen:
+        """Give the hosts of the command line to a task that takes them all at once."""
+
+        def named() -> list[targets.Target]:
+            return [self._as_told(target, [step]) for target in self._targets([step], needs_job=step.task.needs_job)]
+
+        return Chosen(screen, named(), named, self._inventory(step.common["inventory"]))
 
     def _on_hosts(self, screen: Screen, steps: list[Step]) -> int:
         chosen = self._targets(steps, needs_job=any(step.task.needs_job for step in steps))
         for step in steps:
             step.task.prepare(step.options)
-        sessions = list(_sessions(screen, [self._as_told(target) for target in chosen]))
+        sessions = list(_sessions(screen, [self._as_told(target, steps) for target in chosen]))
         with _one_ctrl_c():
             interrupted = _all([Pipeline(screen, session, steps) for session in sessions], screen)
             codes = [session.code for session in sessions] + [_finish(screen, sessions, step) for step in steps]
@@ -109,22 +125,24 @@ class Executor(FabricExecutor):  # type: ignore[misc]
         known = inventory.load(self._inventory(file))
         return targets.resolve(known, self.core[0].args.hosts.value, job, needs_job=needs_job)
 
-    def _as_told(self, target: targets.Target) -> targets.Target:
+    def _as_told(self, target: targets.Target, steps: list[Step]) -> targets.Target:
         """Let fab's own options win: -i for the key, -S for ssh_config, -t for the seconds to connect in."""
         told = self.core[0].args
         changes: dict[str, Any] = {}
         if told["identity"].value:
-            changes["identity_file"] = str(Path(told["identity"].value[-1]).expanduser())
+            changes["identity_file"] = str(folders.at_home(told["identity"].value[-1]))
         if told["ssh-config"].value:
-            changes["ssh_config"] = str(Path(told["ssh-config"].value).expanduser())
+            changes["ssh_config"] = str(folders.at_home(told["ssh-config"].value))
         if told["connect-timeout"].value:
             changes["connect_timeout"] = float(told["connect-timeout"].value)
+        if any(step.common["strict_host_keys"] for step in steps):
+            changes["host_key"] = "strict"
         return replace(target, ssh=replace(target.ssh, **changes))
 
     def _inventory(self, named: str | None) -> Path:
         """Give the file: the option, else the environment, else the project's configuration."""
         if path := named or os.environ.get("FABRIC_INVENTORY"):
-            return Path(path).expanduser()
+            return folders.at_home(path)
         return Path(__file__).resolve().parent.parent / str(self.config.get("inventory") or "inventories/demo.toml")
 
 
@@ -161,9 +179,13 @@ class Pipeline(threading.Thread):
             raise
         finally:
             self.session.seconds = time.monotonic() - began
-            self.session.let_go()
-            self.session.out.finish()
-            self.ended.set()
+            try:
+                if self.session.party is not None:
+                    dealing.bow_out(self.session, sharing=any(step.task.meets for step in self.steps))
+            finally:
+                self.session.let_go()
+                self.session.out.finish()
+                self.ended.set()
 
     def _well(self, step: Step) -> bool:
         session, name = self.session, str(step.task.name)
@@ -206,10 +228,13 @@ def _finish(screen: Screen, sessions: list[Session], step: Step) -> int:
 
 def _sessions(screen: Screen, chosen: list[targets.Target]) -> Iterator[Session]:
     width = max(len(target.name) for target in chosen) if len(chosen) > 1 else 0
+    party = Party([target.name for target in chosen]) if width else None
     for index, target in enumerate(chosen):
         secrets = [value for name in target.job.secret_env if (value := os.environ.get(name))]
         console, out = screen.for_host(target.name, index, width, secrets)
-        yield Session(target, console, out, alone=not width)
+        session = Session(target, console, out, alone=not width)
+        session.everyone, session.party = screen.console, party
+        yield session
 
 
 @contextlib.contextmanager
@@ -258,7 +283,7 @@ def _leave(threads: list[Pipeline], screen: Screen) -> None:
 
 def _crashed(screen: Screen, where: str) -> int:
     """Keep the traceback in a file and say so in one line."""
-    text = traceback.format_exc()
+    text = mask(traceback.format_exc(), screen.secrets)
     if os.environ.get("PRUDENT_GATE_DEBUG"):
         screen.console.print(text, markup=False, soft_wrap=True)
     last = escape(clean(text.strip().rpartition("\n")[2]))
@@ -275,7 +300,7 @@ def _kept(text: str, where: str) -> str:
         folder = folders.state() / "crashes"
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         file = folder / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}-{where.replace('/', '_')}.txt"
-        file.write_text(text, encoding="utf-8")
+        file.write_bytes(text.encode("utf-8", "backslashreplace"))
     except (errors.PrudentError, OSError):
         return "PRUDENT_GATE_DEBUG=1 shows the whole account"
     return f"the whole account is in {escape(str(file))}"

@@ -6,14 +6,13 @@ connect again and ask for what is missing. Losing the link says nothing about th
 
 from __future__ import annotations
 
-import json
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import tenacity
-
-from local.errors import Denied, GaveUp, LinkLost, PayloadCrashed, PrudentError, Unreachable, UsageError
+from local import answers
+from local.errors import LinkLost, PayloadCrashed, UsageError
+from local.reconnecting import Reconnecting
 from local.streaming import BadStream, Frame, Frames
 from remote import wire
 from remote.schema import Exit, ReadRequest
@@ -26,8 +25,7 @@ if TYPE_CHECKING:
 
 HEARTBEAT = 2.0
 SILENCE = 10.0  # seconds without a frame after which a link is dead
-LONGEST_DELAY = 15.0
-CRASHES = 3  # of the reading over there without anything new between them: then it is given up
+LONGEST_EVENT = 1 << 20  # bytes without a line end that are no event
 SLICE = 0.5  # seconds between two calls of `on_beat` while we wait to connect again
 
 
@@ -37,12 +35,17 @@ def _nothing(*_: object) -> None:
 
 @dataclass(slots=True)
 class Watchers:
-    """Who is told what: `on_beat` is called at least every two seconds or so and may raise to end the following."""
+    """Who is told what: `on_beat` is called at least every two seconds or so and may raise to end the following.
+
+    `on_heard` is called with each word from the host, `on_gap` before the log goes on behind bytes that are not kept.
+    """
 
     on_log: Callable[[bytes], None]
     on_event: Callable[[dict[str, Any]], None]
     on_link: Callable[[str], None] = _nothing
     on_beat: Callable[[], None] = _nothing
+    on_heard: Callable[[], None] = _nothing
+    on_gap: Callable[[], None] = _nothing
 
 
 def follow(
@@ -55,6 +58,8 @@ def follow(
     on_event: Callable[[dict[str, Any]], None],
     on_link: Callable[[str], None] = _nothing,
     on_beat: Callable[[], None] = _nothing,
+    on_heard: Callable[[], None] = _nothing,
+    on_gap: Callable[[], None] = _nothing,
     patience: float | None = None,
     offsets: Mapping[str, int] | None = None,
     until_end: bool = True,
@@ -65,7 +70,7 @@ def follow(
     Raises GaveUp when the link stays lost for longer than `patience` seconds (None: for ever), UsageError when there
     is no such run. `until_end` False reads what is there now.
     """
-    watchers = Watchers(on_log, on_event, on_link, on_beat)
+    watchers = Watchers(on_log, on_event, on_link, on_beat, on_heard, on_gap)
     request = ReadRequest(
         workdir=workdir, run=run, offsets=dict(offsets or {}), follow=until_end, heartbeat=min(HEARTBEAT, silence / 4)
     )
@@ -84,32 +89,27 @@ class Follower:
     silence: float
     offsets: dict[str, int] = field(init=False)
     _line: bytes = b""  # an event that has come in part
-    _heard: float = 0.0
-    _fresh: bool = False  # something was heard on this connection
-    _lost: bool = False
-    _crashes: int = 0  # of the reading over there, since something new was read
+    _cuts: Reconnecting = field(init=False)
 
     def __post_init__(self) -> None:
         self.offsets = {"log": 0, "events": 0, **self.request.offsets}
+        self._cuts = Reconnecting(
+            name=self.host.name,
+            patience=self.patience,
+            on_link=self.watchers.on_link,
+            sleep=self._sleep,
+            meanwhile="the run goes on, connecting again",
+            remedy="Nothing is known to have failed: the run goes on by itself. Come back with "
+            f"`fab -H {self.host.name} logs --follow --run {self.request.run}`.",
+        )
 
     def go(self) -> Exit | None:
         """Follow over cuts."""
-        self._heard = time.monotonic()
-        retrying = tenacity.Retrying(
-            retry=self._again,
-            wait=tenacity.wait_exponential(multiplier=0.25, max=LONGEST_DELAY) + tenacity.wait_random(0, 0.5),
-            stop=self._out_of_patience,
-            sleep=self._sleep,
-            before_sleep=self._announce,
-            retry_error_callback=self._give_up,
-        )
-        ended: Exit | None = retrying(self._connection)
-        return ended
+        return self._cuts.go(self._connection)
 
     # ---- one connection ----------------------------------------------------------------------------------------
 
     def _connection(self) -> Exit | None:
-        self._fresh = False
         request = ReadRequest(
             workdir=self.request.workdir,
             run=self.request.run,
@@ -133,26 +133,28 @@ class Follower:
             try:
                 found = frames.feed(data)
             except BadStream as error:
-                raise LinkLost(f"the stream is damaged: {error}", where=self.host.name) from error
+                raise PayloadCrashed(f"the stream is damaged: {error}", where=self.host.name) from error
             for frame in found:
                 framed = time.monotonic()
-                self._heard_again()
+                self._cuts.heard()
+                self.watchers.on_heard()
                 if frame.header.get("kind") == "end":
                     return self._end(frame.header)
                 self._take(frame)
 
     def _take(self, frame: Frame) -> None:
         """Pass on what is new in a frame."""
-        name, offset = frame.header.get("file"), frame.header.get("offset")
+        name, offset = str(frame.header.get("file")), frame.header.get("offset")
         if frame.header.get("kind") == "gap" and name in self.offsets and type(frame.header.get("to")) is int:
             self._gap(name, frame.header["to"])
         if frame.header.get("kind") == "data" and name in self.offsets and type(offset) is int:
             reached = self.offsets[name]
             if offset > reached:
-                raise LinkLost(f"bytes {reached} to {offset} of {name} are missing", where=self.host.name)
+                raise PayloadCrashed(f"bytes {reached} to {offset} of {name} are missing", where=self.host.name)
             new = frame.body[reached - offset :]
             self.offsets[name] = reached + len(new)
-            self._crashes = 0
+            if new:
+                self._cuts.came_further()
             if new and name == "log":
                 self.watchers.on_log(new)
             elif new:
@@ -164,12 +166,16 @@ class Follower:
         if to > self.offsets[name]:
             self.watchers.on_link(f"bytes {self.offsets[name]:,} to {to:,} of the {name} are not kept on the host")
             self.offsets[name] = to
+            if name == "log":
+                self.watchers.on_gap()
 
     def _events(self, data: bytes) -> None:
         *lines, self._line = (self._line + data).split(b"\n")
+        if len(self._line) > LONGEST_EVENT:
+            self._line = b""  # its rest will be no JSON, and is passed over
         for line in lines:
             try:
-                event = json.loads(line)
+                event = answers.sound(wire.parse(line), "event")
             except ValueError:
                 continue  # torn by a crash over there
             if isinstance(event, dict):
@@ -183,53 +189,12 @@ class Follower:
                 self.watchers.on_link(f"the run is lost: {header['lost']}")
             return None
         try:
-            return wire.decode(Exit, {"schema": wire.SCHEMA, **header["exit"]}, "exit")
+            return answers.decode(Exit, {"schema": wire.SCHEMA, **header["exit"]}, "exit")
         except (wire.WireError, TypeError) as error:
-            raise LinkLost(f"the end of the stream cannot be understood: {error}", where=self.host.name) from error
-
-    # ---- cuts, as tenacity asks for them -----------------------------------------------------------------------
-
-    def _heard_again(self) -> None:
-        if self._lost:
-            self.watchers.on_link(f"the link is back after {time.monotonic() - self._heard:.1f} s")
-        self._lost = False
-        self._fresh = True
-        self._heard = time.monotonic()
-
-    def _again(self, state: Any) -> bool:
-        error = state.outcome.exception()
-        if isinstance(error, PayloadCrashed):  # it may have been killed over there, but a fault of ours stays one
-            self._crashes += 1
-            if self._crashes >= CRASHES:
-                return False
-        elif isinstance(error, Denied) or not isinstance(error, LinkLost | Unreachable):
-            return False
-        if self._fresh:
-            state.attempt_number = 1  # this connection worked: the delays start over
-        return True
-
-    def _out_of_patience(self, state: Any) -> bool:
-        del state
-        return self.patience is not None and time.monotonic() - self._heard >= self.patience
-
-    def _announce(self, state: Any) -> None:
-        if not self._lost:
-            why = state.outcome.exception().message
-            self.watchers.on_link(f"the link is lost ({why}); the run goes on, connecting again")
-        self._lost = True
+            raise PayloadCrashed(f"the stream's end is not understood: {error}", where=self.host.name) from error
 
     def _sleep(self, seconds: float) -> None:
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
             self.watchers.on_beat()
             time.sleep(min(SLICE, left))
-
-    def _give_up(self, state: Any) -> Exit | None:
-        error = state.outcome.exception()
-        said = error.message if isinstance(error, PrudentError) else str(error)
-        raise GaveUp(
-            f"no link for {self.patience:.0f} s: {said}",
-            remedy=f"Nothing is known to have failed: the run goes on by itself. Come back with "
-            f"`fab -H {self.host.name} logs --follow --run {self.request.run}`.",
-            where=self.host.name,
-        ) from error

@@ -1,19 +1,21 @@
 """The gate: the levels in order, cheapest first, each from fresh facts; the first that fails ends it.
 
 Round trips of a first gate: reach, (push), facts, (push), verdict, the stages, and one to store what was decided. Where
-the laptop remembers a pass, reach asks for facts and verdict at once: one round trip, and the same decisions from what
-it brings. A bundle or a job that is not what was asked about is asked about anew.
+the laptop remembers a gate, reach asks for facts and verdict at once (and for the sources, where that gate did not
+pass): one round trip, and the same decisions from what it brings. A bundle or a job that is not what was asked about
+is asked about anew. The stages begin together and are told in order.
 """
 
 from __future__ import annotations
 
+import contextlib
 import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from local import bundle, memory, verdicts
+from local import answers, bundle, memory, verdicts
 from local.errors import PayloadCrashed, UsageError
-from local.levels import FIRST, LEVELS, STAGES, host, patch, reach
+from local.levels import FIRST, LEVELS, STAGES, host, patch, reach, weigh
 from local.levels.context import Context
 from local.levels.decide import FAIL
 from local.patches import Applied, load_series, select
@@ -23,30 +25,16 @@ from remote.schema import FactsRequest, HostFacts, RecallAnswer
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from local.gateoptions import GateOptions
     from local.host import Host, Reached
+    from local.levels import Checks, Stage
     from local.memory import Hint
     from local.patches import Patch
-    from remote.schema import Check, Job, RecallRequest, Verdict, VerdictAnswer
+    from remote.schema import Check, Job, Verdict, VerdictAnswer
 
     Watch = Callable[[Check], None]
 
 FACTS_DEADLINE = 60.0
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class GateOptions:
-    """How far, how fresh and with which patches the gate works."""
-
-    until: str | None = None
-    fresh: bool = False
-    no_patches: bool = False
-    without: tuple[str, ...] = ()
-    usd_per_hour: float | None = None
-
-    @property
-    def choice(self) -> tuple[str, ...]:
-        """Name the choice of patches: each has a bundle of its own."""
-        return ("no-patches",) if self.no_patches else self.without
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -81,6 +69,8 @@ class _Record:
 
     def note(self, check: Check) -> bool:
         """Note a check as it is; gives True when the gate ends with it."""
+        if check.id == "rehearsal":
+            self.checks[:], check = weigh.weigh(self.checks, check)
         self.checks.append(check)
         self.watch(check)
         self.clock = time.monotonic()
@@ -104,15 +94,15 @@ def preflight(
     """Take a job through the gate on one host; raises what keeps the gate from deciding at all."""
     record = _Record(watch, _until(options))
     series = _series(options)
-    hint = _hint(host_.name, job, options)
-    asked = hint.question(job, _wanted(series)) if hint else None
+    hint = memory.find(host_.name, job.name, choice=options.choice)
+    asked = hint.question(job, fresh=options.fresh) if hint and hint.sources == _wanted(series) else None
     reached = host_.look(asked)
     if record.add(reach.decide(reached, reached.asked)):
         return record.outcome()
     job = replace(job, workdir=host_.workdir)
     recalled = _recalled(reached, hint) if asked and asked.job == job else None
     facts = recalled.facts if recalled else _facts(host_, job, series)
-    if record.add(host.decide(facts, job)):
+    if record.add(host.decide(facts, job, expected=options.gpus, secrets=secrets)):
         return record.outcome(facts=facts)
     check, applied = _patch(facts, job, series, options)
     if record.add(check):
@@ -129,26 +119,19 @@ def preflight(
         secrets=secrets,
         until=options.until,
         usd_per_hour=options.usd_per_hour,
+        sharers=options.sharers,
+        surface=recalled.surface if recalled else None,
     )
     same = recalled is not None and asked is not None and asked.bundle == packed.id
     known = recalled.known if recalled and same else verdicts.ask(host_, job, bundle=packed.id)
-    if not options.fresh and known.verdict is not None and _holds(known.verdict):
-        outcome = _remembered(record, context, known.verdict)
+    kept = None if options.fresh else known.verdict
+    if kept is not None and _holds(kept) and verdicts.roomy(kept, facts, sharers=options.sharers):
+        outcome = _remembered(record, context, kept)
     else:
         outcome = _prove(record, context, known)
-    if outcome.passed:
-        memory.keep(host_.name, job, home=reached.home, bundle_id=packed.id, facts=facts, choice=options.choice)
+    if outcome.passed or not outcome.cached:
+        memory.keep(context, home=reached.home, passed=outcome.passed, choice=options.choice)
     return outcome
-
-
-def question(host_: str, job: Job, options: GateOptions) -> RecallRequest | None:
-    """Give what to ask a host when it is reached: about the gate that passed last, if job and payload are the same."""
-    hint = _hint(host_, job, options)
-    return hint.question(job, _wanted(load_series())) if hint else None
-
-
-def _hint(host_: str, job: Job, options: GateOptions) -> Hint | None:
-    return None if options.fresh else memory.find(host_, job.name, choice=options.choice)
 
 
 def _recalled(reached: Reached, hint: Hint | None) -> RecallAnswer | None:
@@ -156,7 +139,7 @@ def _recalled(reached: Reached, hint: Hint | None) -> RecallAnswer | None:
     if hint is None or reached.recalled is None:
         return None
     try:
-        answer = wire.loads(RecallAnswer, reached.recalled, "recall")
+        answer = answers.loads(RecallAnswer, reached.recalled, "recall")
     except wire.WireError:
         return None
     facts = memory.filled(answer.facts, hint.texts)
@@ -223,18 +206,33 @@ def _prove(record: _Record, context: Context, known: VerdictAnswer) -> GateOutco
     verdict = replace(verdict, basis=basis, changed=verdicts.changes(before, basis))
     complete = verdict.verdict == "fail" or record.complete
     if complete:
-        verdicts.keep(context.host, context.job, verdict)
+        verdicts.keep(context.host, context.job, verdict, context.facts)
     return GateOutcome(verdict=verdict, bundle=context.bundle, cached=False, facts=context.facts, complete=complete)
 
 
 def _stages(record: _Record, context: Context) -> None:
-    for stage in STAGES:
-        answered = stage.run(context)
-        failed = any(check.status == FAIL for check in answered)
-        wanted = stage.levels[: stage.levels.index(record.until) + 1] if record.until in stage.levels else stage.levels
-        left = [level for level in wanted if level not in {check.id for check in answered}]
-        if left and not failed:  # a level that nobody looked at must not pass
-            raise PayloadCrashed(f"the host's answer says nothing of {', '.join(left)}", where=context.host.name)
-        for check in answered:
-            if record.add(check):
+    wanted: tuple[Stage, ...] = STAGES
+    for number, stage in enumerate(STAGES, 1):
+        if record.until in stage.levels:
+            wanted = STAGES[:number]
+    with contextlib.ExitStack() as stack:
+        # From the last on, so that the host works while the laptop examines; what fails closes what has begun after it.
+        begun = {stage: stack.enter_context(contextlib.closing(stage.begin(context))) for stage in reversed(wanted)}
+        for stage in wanted:
+            if _stage(record, context, stage, begun[stage]):
                 return
+
+
+def _stage(record: _Record, context: Context, stage: Stage, checks: Checks) -> bool:
+    """Note the checks of a stage as they come; gives True when the gate ends with it."""
+    answered, failed, ends = set(), False, False
+    for check in checks:
+        answered.add(check.id)
+        if not ends:
+            ends = record.add(check)
+            failed = failed or check.status == FAIL
+    wanted = stage.levels[: stage.levels.index(record.until) + 1] if record.until in stage.levels else stage.levels
+    left = [level for level in wanted if level not in answered]
+    if left and not failed:  # a level that nobody looked at must not pass
+        raise PayloadCrashed(f"the host's answer says nothing of {', '.join(left)}", where=context.host.name)
+    return ends

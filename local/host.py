@@ -10,8 +10,8 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import remote
-from local import frames
-from local.crashes import VerbStream, crashed, end_of
+from local import answers, frames, startup
+from local.crashes import NOT_UNDERSTOOD, VerbStream, crashed, end_of, ended
 from local.errors import LinkLost, Unreachable
 from local.interpreter import ECHO, Unexplained, no_shell, old, too_old, why_not
 from local.links.base import Answer, Command
@@ -45,6 +45,7 @@ class Reached:
     bundles: tuple[str, ...]
     executable: str = ""  # this Python, as a path
     recalled: str | None = None
+    notices: tuple[str, ...] = ()  # what the user should know of the place that our files are in
     took: float = 0.0
     asked: float = 0.0
 
@@ -130,7 +131,9 @@ class Host:
         answer = self._bootstrap(*words, stdin=packed.data, deadline=deadline)
         installed = self._understand(answer, _Installed)
         if installed.outcome == "damaged":
-            raise LinkLost(f"the bundle was damaged on its way: {installed.message}", where=self.name)
+            raise startup.input_lost(self.link, where=self.name) or LinkLost(
+                f"the bundle was damaged on its way: {installed.message}", where=self.name
+            )
         if installed.outcome not in {"installed", "present"}:
             raise Unreachable(
                 f"the bundle cannot be put into {self.workdir}: {installed.message}",
@@ -146,9 +149,10 @@ class Host:
         if said.code is None:
             raise self._unfinished(f"`{verb}`", said)
         if said.code != 0:
-            raise crashed(verb, f"ended with exit code {said.code}", said, where=self.name)
+            lost = startup.input_lost(self.link, where=self.name) if said.code == NOT_UNDERSTOOD else None
+            raise lost or ended(verb, said, where=self.name)
         try:
-            return wire.loads(answer, frames.answer_in(said.stdout), verb)
+            return answers.loads(answer, frames.answer_in(said.stdout), verb)
         except (frames.NoAnswer, wire.WireError) as error:
             raise crashed(verb, str(error), said, where=self.name) from error
 
@@ -172,7 +176,7 @@ class Host:
             raise self._unfinished(self._python, answer)
         if answer.code == 0:
             try:
-                return wire.loads(document, frames.answer_in(answer.stdout), "bootstrap")
+                return answers.loads(document, frames.answer_in(answer.stdout), "bootstrap")
             except (frames.NoAnswer, wire.WireError):
                 pass  # told below from what it did write
         raise self._no_python(answer)
@@ -182,7 +186,7 @@ class Host:
         error = why_not(self._python, answer, where=self.name)
         if isinstance(error, Unexplained):
             said = self.link.run(Command(("echo", ECHO)), deadline=SHELL)
-            return no_shell(said, where=self.name) or error
+            return no_shell(said, where=self.name) or startup.input_lost(self.link, where=self.name) or error
         return error
 
     def _unfinished(self, what: str, answer: Answer) -> LinkLost:

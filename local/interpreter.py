@@ -16,6 +16,7 @@ ECHO = "prudent-gate-here"
 NOT_EXECUTABLE = 126
 _TOO_OLD = re.compile(r"Unknown option: -I|SyntaxError|is not defined|has no attribute")
 _MISSING = re.compile(r"not found|no such file|unknown command", re.IGNORECASE)
+_RESTRICTED = re.compile(r": restricted(?:: cannot specify|\s*$)")  # bash's word, and that of the Korn shells
 _SET = "Set `python` to the interpreter of the environment that has vLLM, e.g. /root/venv/bin/python3."
 
 
@@ -24,8 +25,9 @@ class Unexplained(Unreachable):
 
 
 def too_old(version: str) -> bool:
-    """Tell whether a version of Python is older than the payload needs."""
-    return tuple(int(part) for part in version.split(".")[:2]) < (3, 10)
+    """Tell whether a version of Python is older than the payload needs; what is no version is none that it can use."""
+    found = re.match(r"([0-9]{1,4})\.([0-9]{1,4})", version)
+    return found is None or (int(found[1]), int(found[2])) < (3, 10)
 
 
 def old(python: str, found: str, *, where: str) -> Unreachable:
@@ -38,6 +40,12 @@ def why_not(python: str, answer: Answer, *, where: str) -> Unreachable:
     """Give the error for a Python that did not do what the bootstrap says."""
     said = answer.stderr.decode("utf-8", "replace").strip()
     last = said.rpartition("\n")[2][-300:]
+    if answer.code != 0 and _RESTRICTED.search(said):
+        return Unreachable(
+            f"the account's login shell is a restricted one, which runs no program by its path ({last})",
+            remedy="Give the account an ordinary shell (chsh -s /bin/bash), or name another `user` in the inventory.",
+            where=where,
+        )
     if answer.code == NOT_EXECUTABLE or "permission denied" in last.lower():
         return Unreachable(f"{python} cannot be executed there ({last})", remedy=_SET, where=where)
     missing = answer.code == NOT_FOUND or (answer.code != 0 and _MISSING.search(last))

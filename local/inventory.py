@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from msgspec import Meta, Struct, structs
 
 from local import toml
+from local.hooks import table as hooktable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,6 +28,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PART = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
 _REQUIRED = {"speculators": ("model", "dataset", "output"), "command": ("command", "output")}
+LONGEST = 10 * 365 * 86400.0  # seconds
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
@@ -71,6 +73,7 @@ class Settings(Struct, forbid_unknown_fields=True, kw_only=True):
     ssh: Text | None = None
     ssh_config: Text | None = None
     host_key: Literal["accept-new", "strict"] | None = None
+    forward_agent: bool | None = None
     connect_timeout: Duration | None = None
     python: Text | None = None
     workdir: Text | None = None
@@ -102,6 +105,7 @@ class JobTable(Struct, forbid_unknown_fields=True, kw_only=True):
     secret_env: tuple[Text, ...] = ()
     retry: RetryTable | None = None
     gate: GateTable | None = None
+    hooks: hooktable.HooksTable | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,13 +135,22 @@ def load(file: Path) -> Inventory:
 
 
 def seconds(text: Duration) -> float | None:
-    """Give the seconds of a duration (`90`, `"10m"`, `"1h30m"`), None where it is none."""
+    """Give the seconds of a duration (`90`, `"10m"`, `"1h30m"`), None where it is none that a clock runs."""
     if not isinstance(text, str):
-        return float(text) if text >= 0 else None
+        return _bounded(text)
     parts = _PART.findall(text)
     if not parts or _PART.sub("", text).strip():
         return None
-    return sum(float(number) * _SECONDS[unit] for number, unit in parts)
+    return _bounded(sum(float(number) * _SECONDS[unit] for number, unit in parts))
+
+
+def _bounded(found: float) -> float | None:
+    return float(found) if 0 <= found <= LONGEST else None
+
+
+def option_seconds(told: str) -> float | None:
+    """Give the seconds of a duration on the command line, where seconds need no unit."""
+    return seconds(float(told) if told.isdecimal() else told)
 
 
 def _named(file: Path, document: Mapping[str, Any], kind: str) -> list[tuple[str, dict[str, Any]]]:
@@ -185,6 +198,8 @@ def _job(file: Path, name: str, defaults: JobTable, body: dict[str, Any]) -> Job
     said = {key: value for key, value in structs.asdict(own).items() if value is not None}
     if own.retry and defaults.retry:
         said["retry"] = _over(defaults.retry, own.retry)
+    if own.hooks and defaults.hooks:
+        said["hooks"] = hooktable.over(defaults.hooks, own.hooks)
     job = structs.replace(defaults, **said)
     _check_job(file, f"jobs.{name}", job)
     return job
@@ -215,6 +230,8 @@ def _check_job(file: Path, path: str, job: JobTable) -> None:
     _check_environment(file, path, job)
     for key in ("start_line", "progress_line", "backoff"):
         _check_duration(file, f"{path}.retry.{key}", getattr(job.retry, key, None))
+    hooktable.check(file, f"{path}.hooks", job.hooks)
+    _check_duration(file, f"{path}.hooks.unreachable_after", getattr(job.hooks, "unreachable_after", None))
     for number, pattern in enumerate((job.retry and job.retry.patterns) or ()):
         _check_pattern(file, f"{path}.retry.patterns[{number}].match", pattern.match)
 

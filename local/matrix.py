@@ -51,14 +51,22 @@ class Row:
         return {self.bare.verdict, self.patched.verdict} & {FITS, WARNS} != set()
 
 
-def choose(package: str, wanted: str | None = None, *, limit: int = LIMIT) -> tuple[str, ...]:
-    """Give the releases named (`0.15.0,0.16.0`), of a range (`>=0.12,<0.18`) or the newest; raises UsageError."""
+def choose(
+    package: str, wanted: str | None = None, *, limit: int = LIMIT, installed: str | None = None
+) -> tuple[str, ...]:
+    """Give the releases named (`0.15.0,0.16.0`), of a range (`>=0.12,<0.18`) or the newest; raises UsageError.
+
+    Before the newest comes the installed one, where it is older: it is what all others are measured by.
+    """
     if wanted and not any(sign in wanted for sign in "<>=~!"):
         named = tuple(dict.fromkeys(part.strip() for part in wanted.split(",") if part.strip()))
+        if not named:
+            raise UsageError(f"{wanted!r} names no release", remedy="Name some, as in '0.15.0,0.16.0', or a range.")
         return _bounded(package, named, limit)
     known = releases.versions(package)
     if not wanted:
-        return known[-limit:]
+        newest, own = known[-limit:], (installed or "").partition("+")[0]
+        return newest if own in newest or own not in known else (own, *newest)
     try:
         inside = SpecifierSet(wanted)
     except InvalidSpecifier:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 EVERY = 15.0  # seconds between two lines where there is no terminal for a bar
 WINDOW = 0.3  # weight of the latest speed in the average that is shown
+SPAN = 1.0  # seconds that a speed is of, at least: several events may be heard in the same moment
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +53,15 @@ class Tally:
 
 def after(tally: Tally, event: dict[str, Any]) -> Tally:
     """Give the tally after an event; unknown events and values that make no sense change nothing."""
-    name = event.get("event")
+    name = str(event.get("event"))
     if name in ("plan", "progress"):
         return _counted(tally, event)
     if name == "attempt":
         return replace(tally, phase="starting", attempt=_count(event, "attempt", tally.attempt), last=None)
     if name in ("phase", "ended"):
         tally = replace(tally, phase=str(event.get("phase", tally.phase)))
+        if tally.phase == "extracting":  # the load before it says nothing of the speed
+            tally = _from(tally, event.get("time"))
     elif name in ("retry", "stopping"):
         tally = replace(tally, phase={"retry": "retrying"}.get(name, name))
     return replace(tally, cause=str(event["cause"])) if name in ("retry", "ended") and event.get("cause") else tally
@@ -79,17 +83,28 @@ def _counted(tally: Tally, event: dict[str, Any]) -> Tally:
 
 def _sped(tally: Tally, now: Any) -> Tally:
     """Renew the average speeds."""
-    if not isinstance(now, int | float):
+    if not _is_time(now):
         return tally
     dealt = tally.done + tally.failed
-    if tally.last is not None and now > tally.last[0] and dealt >= tally.last[1]:
+    if tally.last is not None and dealt >= tally.last[1] and now >= tally.last[0]:
         then, samples, tokens = tally.last
+        if now - then < SPAN:
+            return tally
         tally = replace(
             tally,
             speed=_average(tally.speed, (dealt - samples) / (now - then)),
             token_speed=_average(tally.token_speed, max(0, tally.tokens - tokens) / (now - then)),
         )
-    return replace(tally, last=(float(now), dealt, tally.tokens))
+    return _from(tally, now)
+
+
+def _from(tally: Tally, now: Any) -> Tally:
+    """Measure from here on."""
+    return replace(tally, last=(float(now), tally.done + tally.failed, tally.tokens)) if _is_time(now) else tally
+
+
+def _is_time(now: Any) -> bool:
+    return isinstance(now, int | float) and abs(now) < 1e15  # noqa: PLR2004 - thirty million years; not NaN
 
 
 def _average(before: float, now: float) -> float:
@@ -125,6 +140,8 @@ def summary(tally: Tally) -> str:
 
 def duration(seconds: float) -> str:
     """Give a duration for people: 42 s, 3 min 10 s, 2 h 05 min."""
+    if not math.isfinite(seconds):
+        return "?"
     whole = round(seconds)
     if whole < 60:  # noqa: PLR2004 - a minute
         return f"{whole} s"
@@ -198,13 +215,13 @@ class Progress:
 
 def remarkable(event: dict[str, Any]) -> str | None:
     """Give a sentence for an event that a user should see pass by, None for the others."""
-    name = event.get("event")
+    name = str(event.get("event"))
     if name == "attempt-ended" and event.get("class") not in ("done", "stopped"):
         root = f": {event['root_line']}" if event.get("root_line") else ""
         advice = f" ({event['advice']})" if event.get("advice") else ""
         known = [str(word) for key in ("class", "cause") if (word := event.get(key)) not in (None, "", "unknown")]
         return clean(", ".join([f"attempt {event.get('attempt')} failed", *known]) + root + advice)
-    template = _SENTENCES.get((name, event.get("action")), _SENTENCES.get((name, None)))
+    template = _SENTENCES.get((name, str(event.get("action"))), _SENTENCES.get((name, None)))
     return None if template is None else clean(template.format_map(_Told(event)))
 
 
@@ -221,5 +238,6 @@ _SENTENCES: dict[tuple[Any, Any], str] = {
     ("hang", "report"): "attempt {attempt} hangs: {waiting}; it is left alone, as the job wishes",
     ("hang-over", None): "attempt {attempt} goes on",
     ("batch-halved", None): "memory ran out on a batch: going on with {size} samples at once",
+    ("pattern-given-up", None): "`progress` takes too long on lines as {line!r}: given up, any line counts as life now",
     ("sample-failed", None): "sample {index} failed: {cause}",
 }

@@ -29,10 +29,11 @@ GUTTER = "blue"
 
 
 def print_check(console: Console, host: str, check: Check) -> None:
-    """Print one level as it is decided: a line, the parameter lists it saw, its findings."""
+    """Print one level as it is decided: a line, the parameter lists that it saw just now, its findings."""
     indent = cell_len(_prefix(host).plain)
     rows = list(_laid(console, _headline(host, check)))
-    for name, signature in parameters(check.facts):
+    seen = () if check.facts.get("cached") else parameters(check.facts)
+    for name, signature in seen:
         rows += _laid(console, Text(clean(name), "cyan").append(clean(brief(signature)), "default"), indent + 4, hang=2)
     for finding in check.findings:
         rows += _finding(console, finding, indent)

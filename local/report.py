@@ -32,7 +32,11 @@ def document(hosts: Mapping[str, GateOutcome | PrudentError]) -> dict[str, Any]:
 
 def write(path: str | os.PathLike[str], report: Mapping[str, Any]) -> None:
     """Write the report whole to a file, or to standard output for `-`; raises UsageError."""
-    text = json.dumps(report, indent=2, allow_nan=False) + "\n"
+    publish(path, json.dumps(report, indent=2, allow_nan=False) + "\n")
+
+
+def publish(path: str | os.PathLike[str], text: str) -> None:
+    """Write a text whole to a file, or to standard output for `-`; raises UsageError."""
     if os.fspath(path) == "-":
         sys.stdout.write(text)
         sys.stdout.flush()

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
-from local.errors import UsageError
+from local import history
+from local.errors import PayloadCrashed, UsageError
+from remote import ranges
 from remote.schema import RunStatus, StatusAnswer, StatusRequest, StopAnswer, StopRequest, VerifyAnswer, VerifyRequest
 from remote.wire import SCHEMA
 
@@ -50,30 +53,59 @@ def stop(host: Host, *, bundle: str, run: str | None = None, grace: float = 20.0
 
 
 def verify(
-    host: Host, job: Job, *, bundle: str, secrets: Mapping[str, str] | None = None, deadline: float = VERIFYING
+    host: Host,
+    job: Job,
+    *,
+    bundle: str,
+    secrets: Mapping[str, str] | None = None,
+    deadline: float = VERIFYING,
+    shard: str | None = None,
 ) -> VerifyAnswer:
-    """Hold every sample file against manifest and dataset."""
-    request = VerifyRequest(job=job, secrets=dict(secrets or {}), deadline=deadline)
-    return host.call("verify", request, VerifyAnswer, bundle=bundle, deadline=deadline + ASKING)
+    """Hold every sample file (or those of a shard) against manifest and dataset."""
+    request = VerifyRequest(job=job, secrets=dict(secrets or {}), deadline=deadline, shard=shard)
+    answer = host.call("verify", request, VerifyAnswer, bundle=bundle, deadline=deadline + ASKING)
+    return sound(answer, host.name)
 
 
-def document(hosts: Mapping[str, RunStatus | PrudentError | None]) -> dict[str, Any]:
+def sound(answer: VerifyAnswer, host: str) -> VerifyAnswer:
+    """Give what verify says where it can be counted with; raises PayloadCrashed."""
+    try:
+        spans = [*ranges.spans(answer.ranges), *ranges.spans(answer.damaged_ranges)]
+    except ranges.RangeError as error:
+        raise PayloadCrashed(f"what verify says cannot be understood: {error}", where=host) from error
+    if not 0 <= answer.whole <= ranges.MOST:  # all of them are counted one by one
+        raise PayloadCrashed(f"verify speaks of {answer.whole} samples: no dataset has so many", where=host)
+    if any(span.stop > answer.whole for span in spans):
+        raise PayloadCrashed(f"verify speaks of samples beyond the {answer.whole} that there are", where=host)
+    return answer
+
+
+def document(
+    hosts: Mapping[str, RunStatus | PrudentError | None],
+    prices: Mapping[str, float | None] | None = None,
+    *,
+    now: float | None = None,
+) -> dict[str, Any]:
     """Give the document of `status --json`: a host that cannot be reached is unknown, never failed."""
-    return {"schema": SCHEMA, "hosts": {name: _entry(status) for name, status in hosts.items()}}
+    at = time.time() if now is None else now
+    entries = {name: _entry(status, (prices or {}).get(name), now=at) for name, status in hosts.items()}
+    return {"schema": SCHEMA, "hosts": entries}
 
 
-def _entry(status: RunStatus | PrudentError | None) -> dict[str, Any]:
+def _entry(status: RunStatus | PrudentError | None, price: float | None, *, now: float) -> dict[str, Any]:
     if isinstance(status, RunStatus):
         return {
             "run": status.run, "phase": status.phase, "attempt": status.attempt, "pid": status.pid,
             "started": status.started, "last_seen": status.last_seen, "output": status.output,
             "samples": {"total": status.samples.total, "done": status.samples.done, "failed": status.samples.failed},
             "log_bytes": status.log_bytes, "exit": status.exit, "cause": status.cause,
+            **history.spent(status, price, now=now),
         }  # fmt: skip
     why = "no run on this host" if status is None else status.message
     return {
         "run": None, "phase": "unknown", "attempt": None, "pid": None, "started": None, "last_seen": None,
         "output": None, "samples": {"total": 0, "done": 0, "failed": 0}, "log_bytes": 0, "exit": None, "cause": why,
+        "seconds": None, "usd": None,
     }  # fmt: skip
 
 

@@ -86,8 +86,13 @@ def parse(text: str, *, where: str, first: int = 1) -> tuple[FileDiff, ...]:
 
     try:
         files = PatchSet(counted())
-    except UnidiffParseError as error:
-        raise UsageError(f"not a unified diff: {str(error).strip()}", where=f"{where}:{first + at}") from error
+    except (UnidiffParseError, UnboundLocalError) as error:  # the latter where a `+++` has no `---` before it
+        why = (
+            str(error).strip()
+            if isinstance(error, UnidiffParseError)
+            else "a `+++` line without a `---` line before it"
+        )
+        raise UsageError(f"not a unified diff: {why}", where=f"{where}:{first + at}") from error
     _refuse_strays(files, lines, where, first)
     if not files:
         raise UsageError("no diff after `---`", where=f"{where}:{first}")

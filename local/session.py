@@ -14,26 +14,42 @@ from typing import TYPE_CHECKING, Any
 
 from rich.markup import escape
 
-from local import bundle, gate, memory
+from local import bundle, memory
 from local.errors import Unreachable
 from local.host import Host
 from local.links.ssh import open_link
+from local.masks import too_short
 from local.text import clean
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from rich.console import Console
 
-    from local.gate import GateOptions, GateOutcome
+    from local.gate import GateOutcome
+    from local.gateoptions import GateOptions
     from local.links.base import Link
+    from local.memory import Hint
+    from local.rendezvous import Party
     from local.screen import Lines
     from local.targets import Target
     from remote.schema import Job, RecallRequest
 
 HANDSHAKES = 16  # at once: an sshd drops connections beyond its MaxStartups
+TURN = 2.0  # seconds to wait for one's turn: hosts that do not answer must not keep the others waiting
 _CONNECTING = threading.BoundedSemaphore(HANDSHAKES)
 _PATHS = ("model", "dataset", "output")
+
+
+@contextlib.contextmanager
+def _turn() -> Iterator[None]:
+    """Spread handshakes; who has waited long enough goes ahead."""
+    mine = _CONNECTING.acquire(timeout=TURN)
+    try:
+        yield
+    finally:
+        if mine:
+            _CONNECTING.release()
 
 
 class Interrupted(BaseException):
@@ -48,6 +64,8 @@ class Session:
     ) -> None:
         self.target = target
         self.console = console
+        self.everyone = console  # tells what concerns all hosts of the command
+        self.party: Party | None = None  # the pipelines of the other hosts, where there are any
         self.out = out
         self.alone = alone
         self.interrupted = threading.Event()
@@ -80,7 +98,7 @@ class Session:
             link = self._connect(self.target.ssh, ssh_config=self.target.ssh.ssh_config)
             host = Host(link, name=self.name, python=self.target.job.python, workdir=self.target.job.workdir)
             try:
-                with _CONNECTING:
+                with _turn():
                     if not self.alone:
                         time.sleep(random.uniform(0, 0.1))  # noqa: S311 - spreads the handshakes, guards nothing
                     host.reach(question=self.question)
@@ -90,7 +108,8 @@ class Session:
                     error.remedy = f"{error.remedy} {self.target.hint}".strip()
                 raise
             self._host = host
-            self.notices = list(getattr(link, "notices", ()))
+            short = [f"{name} is too short to be masked in what is shown" for name in too_short(self.secrets)]
+            self.notices = [*getattr(link, "notices", ()), *host.reached.notices, *short]
             for notice in self.notices:
                 self.console.print(f"[yellow]note[/] {escape(clean(notice))}", soft_wrap=True)
         return self._host
@@ -100,16 +119,16 @@ class Session:
         """Give the job with its paths as this host names them: `~/` is the home there."""
         return self._placed(home=self.host.reached.home, workdir=self.host.workdir, python=self.host.python)
 
-    def foresee(self, options: GateOptions) -> None:
+    def foresee(self, options: GateOptions) -> Hint | None:
         """Have the first breath ask what the gate will ask: home and working folder are those of last time.
 
-        Where they are not, the gate sees that the question was another one, and asks its own.
+        Where they are not, the gate sees that the question was another one, and asks its own. Gives what is remembered.
         """
         hint = memory.find(self.name, self.target.job.name, choice=options.choice)
         if self._host is None and hint is not None:
-            self.question = gate.question(
-                self.name, self._placed(home=hint.home, workdir=hint.workdir, python=hint.python), options
-            )
+            job = self._placed(home=hint.home, workdir=hint.workdir, python=hint.python)
+            self.question = hint.question(job, fresh=options.fresh)
+        return hint
 
     def _placed(self, *, home: str, workdir: str, python: str) -> Job:
         job = self.target.job

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any
 
+from local import answers
+from remote import wire
 from remote.channel import FRAME, MARK
 
 START = MARK + FRAME + b" "
@@ -30,24 +31,39 @@ class Frames:
 
     def __init__(self) -> None:
         self._held = bytearray()
+        self._coming: list[bytes] = []  # of a body that is not whole yet: joined once, not at every piece
+        self._more = 0  # bytes that the body still lacks
         self._header: dict[str, Any] | None = None
         self._begun = False
 
     def feed(self, data: bytes) -> list[Frame]:
-        """Give the frames that are whole by now; raises BadStream."""
-        self._held += data
+        """Give the frames that are whole by now; raises BadStream, once what was whole before the damage is given."""
+        self._coming.append(data)
+        self._more -= len(data)
+        if self._more > 0:
+            return []
+        self._held += b"".join(self._coming)
+        self._coming.clear()
         found: list[Frame] = []
-        while (frame := self._next()) is not None:
-            found.append(frame)
+        try:
+            while (frame := self._next()) is not None:
+                found.append(frame)
+        except BadStream:
+            if not found:
+                raise
         return found
 
     def _next(self) -> Frame | None:
         if self._header is None:
             self._header = self._take_header()
-        if self._header is None or len(self._held) < self._header["size"]:
+        if self._header is None:
             return None
         size = self._header["size"]
-        frame = Frame(self._header, bytes(self._held[:size]))
+        if (lacking := size - len(self._held)) > 0:
+            self._more = lacking
+            return None
+        with memoryview(self._held) as held:
+            frame = Frame(self._header, bytes(held[:size]))
         del self._held[:size]
         self._header = None
         return frame
@@ -81,8 +97,8 @@ class Frames:
 
 def _header(line: bytes) -> dict[str, Any]:
     try:
-        header = json.loads(line)
-    except (ValueError, RecursionError) as error:
+        header = answers.sound(wire.parse(line), "header")
+    except ValueError as error:
         raise BadStream(f"a frame's header is no JSON: {line[:80]!r}") from error
     size = header.get("size") if isinstance(header, dict) else None
     if type(size) is not int or not 0 <= size <= LARGEST_BODY:

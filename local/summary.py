@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from rich import box
@@ -10,6 +11,7 @@ from rich.table import Table
 
 from local.output import OutputGone
 from local.screen import mask
+from local.text import clean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -33,19 +35,20 @@ def print_error(
     where = error.where or host
     where = "" if named and where == host else where
     head = f"{where}: {error.message}" if where else error.message
-    console.print(f"[bold red]error[/]  {escape(mask(head, secrets))}", soft_wrap=True)
+    console.print(f"[bold red]error[/]  {escape(mask(clean(head, lines=True), secrets))}", soft_wrap=True)
     if error.remedy:
-        console.print(f"       {escape(mask(error.remedy, secrets))}", style="dim", soft_wrap=True)
+        console.print(f"       {escape(mask(clean(error.remedy, lines=True), secrets))}", style="dim", soft_wrap=True)
 
 
 def print_way_back(console: Console, host: str, run: str | None) -> None:
     """Say, after Ctrl-C, what goes on and how to watch it again."""
+    host, run = escape(clean(host)), None if run is None else escape(clean(run))
     console.print()
     if run is None:
-        console.print(f"[bold]{escape(host)}[/]: interrupted; no run was started there by this command.")
+        console.print(f"[bold]{host}[/]: interrupted; no run was started there by this command.")
         return
-    console.print(f"[bold]{escape(host)}[/]: the run {escape(run)} goes on. To watch it again:", soft_wrap=True)
-    console.print(f"    fab -H {escape(host)} logs --follow --run {escape(run)}", soft_wrap=True)
+    console.print(f"[bold]{host}[/]: the run {run} goes on. To watch it again:", soft_wrap=True)
+    console.print(f"    fab -H {host} logs --follow --run {run}", soft_wrap=True)
 
 
 def print_summary(console: Console, sessions: Sequence[Session]) -> None:
@@ -58,13 +61,19 @@ def print_summary(console: Console, sessions: Sequence[Session]) -> None:
         style = "green" if session.code == 0 else "red"
         word = session.word or (type(session.error).__name__ if session.error else "")
         table.add_row(
-            escape(session.name), steps, f"[{style}]{escape(word)}[/]", duration(session.seconds), str(session.code)
+            escape(session.name),
+            steps,
+            f"[{style}]{escape(clean(word))}[/]",
+            duration(session.seconds),
+            str(session.code),
         )
     console.print(table)
 
 
 def duration(seconds: float) -> str:
     """Give a duration as people say it."""
+    if not math.isfinite(seconds):
+        return "?"
     if seconds < _MINUTE:
         return f"{seconds:.1f} s"
     if seconds < _HOUR:

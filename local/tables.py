@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from typing import TYPE_CHECKING, Any
 
 from rich import box
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from local import cost, guard, history
 from local.patches import known_as
 from local.summary import duration
 from local.text import clean
@@ -30,13 +31,15 @@ STYLES = {
 
 def show(sessions: Sequence[Session], table: Table) -> None:
     """Print a table on standard output, as wide as it needs where that is no terminal."""
-    console = Console(highlight=False)
+    secrets = {secret for session in sessions for secret in session.secrets.values()}
+    console = guard.console(sys.stdout, secrets)
     if not console.is_terminal:
-        console = Console(highlight=False, width=max(200, 40 * len(sessions)))
+        console = guard.console(sys.stdout, secrets, width=max(200, 40 * len(sessions)))
     console.print(table)
 
 
-def _table(*titles: str, right: tuple[str, ...] = ()) -> Table:
+def plain(*titles: str, right: tuple[str, ...] = ()) -> Table:
+    """Give an empty table in our form; `right` are the titles of numbers."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for title in titles:
         table.add_column(title, justify="right" if title in right else "left", overflow="fold")
@@ -45,7 +48,7 @@ def _table(*titles: str, right: tuple[str, ...] = ()) -> Table:
 
 def hosts(sessions: Sequence[Session]) -> Table:
     """Give the inventory as a table."""
-    table = _table("host", "address", "reached", "host key", "GPUs", "driver", "python", "packages", "runs")
+    table = plain("host", "address", "reached", "host key", "GPUs", "driver", "python", "packages", "runs")
     for session in sessions:
         ssh = session.target.ssh
         address = f"{ssh.user + '@' if ssh.user else ''}{ssh.address}{f':{ssh.port}' if ssh.port else ''}"
@@ -88,24 +91,44 @@ def _runs_in_short(found: Sequence[RunStatus]) -> str:
     return f"{len(found)}, latest {_phase(latest.phase)} ({_age(latest.last_seen)})"
 
 
-def runs(rows: Mapping[str, Sequence[RunStatus]]) -> Table:
-    """Give runs as a table."""
-    table = _table("host", "run", "phase", "samples", "attempt", "started", "last seen", "output", "cause",
-                   right=("samples", "attempt"))  # fmt: skip
-    for name, found in rows.items():
-        for run in found:
-            samples = run.samples
-            failed = f" ([red]{samples.failed} failed[/])" if samples.failed else ""
-            table.add_row(
-                name, escape(run.run), _phase(run.phase), f"{samples.done}/{samples.total}{failed}", str(run.attempt),
-                _age(run.started), _age(run.last_seen), escape(clean(run.output or "")), escape(clean(run.cause or "")),
-            )  # fmt: skip
+def runs(rows: Sequence[tuple[str, RunStatus]], prices: Mapping[str, float | None]) -> Table:
+    """Give runs as a table, each with its host; `prices` are dollars an hour."""
+    titles = ["host", "run", "job", "phase", "samples", "attempt", "started", "last seen", "took", "cost"]
+    optional = {
+        "cost": any(prices.get(name) is not None for name, _ in rows),
+        "shard": any(run.shard for _, run in rows),
+    }
+    titles = [title for title in [*titles, "shard", "output", "cause"] if optional.get(title, True)]
+    table = plain(*titles, right=("samples", "attempt", "took", "cost"))
+    for name, run in rows:
+        cells = _run(name, run, prices.get(name))
+        table.add_row(*(cells[title] for title in titles))
     return table
+
+
+def _run(name: str, run: RunStatus, price: float | None) -> dict[str, str]:
+    samples, seconds = run.samples, history.seconds(run, now=time.time())
+    failed = f" ([red]{samples.failed} failed[/])" if samples.failed else ""
+    return {
+        "host": name,
+        "run": escape(run.run),
+        "job": escape(clean(run.job or "")),
+        "phase": _phase(run.phase),
+        "samples": f"{samples.done}/{samples.total}{failed}",
+        "attempt": str(run.attempt),
+        "started": _age(run.started),
+        "last seen": _age(run.last_seen),
+        "took": duration(seconds) if seconds is not None else "–",
+        "cost": cost.money(cost.spent(price, seconds)),
+        "shard": escape(clean(run.shard or "")),
+        "output": escape(clean(run.output or "")),
+        "cause": escape(clean(run.cause or "")),
+    }
 
 
 def patches(rows: Sequence[tuple[Patch, Mapping[str, str]]], names: Sequence[str]) -> Table:
     """Give the series as a table, with a column for each host."""
-    table = _table("number", "title", "applies to", *names)
+    table = plain("number", "title", "applies to", *names)
     for patch, on in rows:
         cells: list[Any] = [f"[{STYLES.get(on[name], '')}]{on[name]}[/]" if on[name] else "" for name in names]
         table.add_row(patch.number, escape(patch.title), escape(patch.meant_for), *cells)
@@ -114,7 +137,7 @@ def patches(rows: Sequence[tuple[Patch, Mapping[str, str]]], names: Sequence[str
 
 def matrix(package: str, rows: Sequence[tuple[str, ...]]) -> Table:
     """Give what the static level says of many releases as a table."""
-    table = _table(package, "as it is", "with patches", "patches", "the first thing in the way")
+    table = plain(package, "as it is", "with patches", "patches", "the first thing in the way")
     for row in rows:
         table.add_row(*(escape(clean(cell)) for cell in row))
     return table

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
-from local import folders, toml
+from local import folders, toml, whereabouts
 from local.errors import UsageError
 from local.inventory import JobTable, Settings, seconds
 from local.links.settings import SshSettings
 from remote.schema import GateSpec, Job, Pattern, Retry
 
 if TYPE_CHECKING:
+    from local.hooks.table import HooksTable
     from local.inventory import Inventory
 
 PYTHON = "python3"
@@ -39,6 +40,7 @@ class Target:
     job: Job
     gpus: int | None
     usd_per_hour: float | None
+    hooks: HooksTable | None = None  # of the job
     hint: str = ""  # what was probably meant, should there be no such host
 
 
@@ -171,6 +173,7 @@ def _target(inventory: Inventory, name: str, settings: Settings, job: str, table
         job=_job(inventory, name, settings, job, table),
         gpus=settings.gpus,
         usd_per_hour=settings.usd_per_hour,
+        hooks=table.hooks,
     )
 
 
@@ -179,6 +182,7 @@ def _ssh(where: str, name: str, settings: Settings) -> SshSettings:
     for key, word in (("address", address), ("user", settings.user), ("ssh", settings.ssh)):
         if word is not None and not _WORD.fullmatch(word):
             raise UsageError(f"{key} {word!r} is no word that ssh takes", where=where, remedy=f"Mend its {key}.")
+    _check_jumps(where, settings.jump)
     timeout = settings.connect_timeout and seconds(settings.connect_timeout)
     return SshSettings(
         name=name,
@@ -190,8 +194,20 @@ def _ssh(where: str, name: str, settings: Settings) -> SshSettings:
         alias=settings.ssh,
         ssh_config=_config(settings.ssh_config, f"{where}.ssh_config"),
         host_key=settings.host_key or "accept-new",
+        forward_agent=bool(settings.forward_agent),
         **({"connect_timeout": timeout} if timeout else {}),
     )
+
+
+def _check_jumps(where: str, jump: str | None) -> None:
+    """See that a list of jump hosts holds hosts: its words may go into a ProxyCommand, which a shell reads."""
+    for word in () if jump in {None, "none"} else str(jump).split(","):
+        try:
+            parse(word.strip().removeprefix("ssh://").rstrip("/"))
+        except UsageError:
+            raise UsageError(
+                f"jump {word!r} is no host", where=where, remedy="Write user@address:port, several with commas between."
+            ) from None
 
 
 def _config(text: str | None, where: str) -> str | None:
@@ -204,7 +220,19 @@ def _config(text: str | None, where: str) -> str | None:
 
 
 def _laptop_path(text: str | None, where: str) -> str | None:
-    return str(Path(expand(text, where)).expanduser()) if text else None
+    if not text:
+        return None
+    path = _without_controls(expand(text, where), where)
+    try:
+        return str(Path(path).expanduser())
+    except RuntimeError as error:  # ~name of nobody
+        raise UsageError(f"{path!r}: {error}", where=where, remedy="Write the path from its start: /… or ~/…") from None
+
+
+def _without_controls(path: str, where: str) -> str:
+    if any(unicodedata.category(character) == "Cc" for character in path):
+        raise UsageError(f"{path!r} has a control character in it", where=where, remedy="Write the path without it.")
+    return path
 
 
 def _host_path(text: str, where: str, *, program: bool = False, hub: bool = False) -> str:
@@ -212,9 +240,7 @@ def _host_path(text: str, where: str, *, program: bool = False, hub: bool = Fals
 
     A program's bare name is looked up there; `hub` lets names of the form `owner/name` pass.
     """
-    path = expand(text, where)
-    if any(unicodedata.category(character) == "Cc" for character in path):
-        raise UsageError(f"{path!r} has a control character in it", where=where, remedy="Write the path without it.")
+    path = _without_controls(expand(text, where), where)
     whole = path.startswith(("/", "~/")) or (program and "/" not in path) or (hub and path[:1] not in {".", "~"})
     if path and not whole:
         raise UsageError(
@@ -241,7 +267,7 @@ def _job(inventory: Inventory, host: str, settings: Settings, name: str, table: 
         )
         if (value := getattr(table, key)) is not None
     }
-    return Job(
+    job = Job(
         name=name,
         engine=table.engine or "",
         python=_host_path(table.python or settings.python or PYTHON, f"{own}.python", program=True),
@@ -256,6 +282,8 @@ def _job(inventory: Inventory, host: str, settings: Settings, name: str, table: 
         gate=GateSpec(**structs.asdict(table.gate)) if table.gate else GateSpec(),
         **said,
     )
+    whereabouts.check(job, user=settings.user, of_job=where, of_host=own)
+    return job
 
 
 def _retry(table: JobTable) -> Retry:

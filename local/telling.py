@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 GIB = 2**30
 GB = 10**9
 MINUTE = 60
+_SHOWN_BY = {"assumed": " (assumed)", "rehearsal": " (by the rehearsal)"}
 
 
 def of_check(check: Check) -> str:
@@ -23,7 +24,10 @@ def of_check(check: Check) -> str:
         reason = check.facts.get("reason") or check.facts.get("why")
         return f"skipped: {reason}" if reason else "skipped"
     tell = _TELLERS.get(check.id)
-    return ", ".join(tell(check.facts)) if tell else ""
+    try:
+        return ", ".join(tell(check.facts)) if tell else ""
+    except (TypeError, ValueError, KeyError, AttributeError, ArithmeticError):  # facts are free of form: input, as all
+        return "what it saw is told in a form that is not known here"
 
 
 def parameters(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -111,9 +115,9 @@ def _inputs(facts: Mapping[str, Any]) -> Iterator[str]:
         yield f"{samples} of {lengths.get('shortest')} to {lengths.get('longest')} tokens"
         yield f"{output.get('size', 0) / GB:.2f} GB of {output.get('free', 0) / GB:.0f} free"
     if isinstance(times.get("load"), int | float):
-        yield f"about {_minutes(times['load'])} to load"
+        yield f"about {_minutes(times['load'])} to load{' (assumed)' if times.get('assumed') else ''}"
     if isinstance(times.get("extract"), int | float):
-        yield f"{_minutes(times['extract'])} to extract"
+        yield f"{_minutes(times['extract'])} to extract{_SHOWN_BY.get(str(times.get('extract_by')), '')}"
     if isinstance(times.get("usd"), int | float):
         yield f"${times['usd']:.2f}"
 
@@ -127,6 +131,9 @@ def _rehearsal(facts: Mapping[str, Any]) -> Iterator[str]:
     worst = [told["worst"] for told in errors.values() if isinstance(told, dict) and "worst" in told]
     if worst:
         yield f"no token further than {max(worst):.1e} from what Transformers computes"
+    for name in ("clears", "confirms"):
+        if isinstance(facts.get(name), list):
+            yield f"{name} {_count(len(facts[name]), 'warning')}"
     thin = _table(facts, "thin")
     if isinstance(thin.get("extract"), int | float):
         yield f"{thin.get('tokens')} tokens at the real sizes"

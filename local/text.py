@@ -6,8 +6,9 @@ import re
 import unicodedata
 
 # Whole terminal commands (OSC, DCS and their like up to their end; CSI; two-byte escapes), then single characters.
+# A command's text holds no start of another: a text of nothing but starts is read once, and not once for each of them.
 _COMMANDS = re.compile(
-    r"(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)"
+    r"(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c\x9d\x90\x98\x9e\x9f]*(?:\x07|\x1b\\|\x9c)"
     r"|(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?"
     r"|\x1b[ -/]*[0-~]?"
 )

@@ -23,8 +23,8 @@ _KINDS = {
 }  # fmt: skip
 _EXPECTED = {"str": "text", "int": "a whole number", "float": "a number", "bool": "true or false",
              "object": "a table", "array": "a list", "null": "nothing"}  # fmt: skip
-_UNKNOWN = re.compile(r"Object contains unknown field `(?P<name>.*?)`(?: - at `(?P<path>[^`]*)`)?$")
-_MISSING = re.compile(r"Object missing required field `(?P<name>.*?)`(?: - at `(?P<path>[^`]*)`)?$")
+_UNKNOWN = re.compile(r"Object contains unknown field `(?P<name>.*?)`(?: - at `(?P<path>[^`]*)`)?$", re.DOTALL)
+_MISSING = re.compile(r"Object missing required field `(?P<name>.*?)`(?: - at `(?P<path>[^`]*)`)?$", re.DOTALL)
 _ELSE = re.compile(r"(?P<what>.*?)(?: - at `(?P<path>[^`]*)`)?$", re.DOTALL)
 
 

@@ -7,6 +7,7 @@ import hashlib
 import json
 from typing import TYPE_CHECKING
 
+from local.errors import GaveUp
 from local.levels.decide import FAIL
 from local.patches import known_as
 from remote.schema import Verdict, VerdictAnswer, VerdictRequest
@@ -85,10 +86,41 @@ def ask(host: Host, job: Job, *, bundle: str) -> VerdictAnswer:
     return host.call("verdict", request, VerdictAnswer, bundle=bundle, deadline=DEADLINE)
 
 
-def keep(host: Host, job: Job, verdict: Verdict) -> None:
-    """Store a verdict on the host."""
-    request = VerdictRequest(job=job, bundle=verdict.bundle, store=verdict)
-    host.call("verdict", request, VerdictAnswer, bundle=verdict.bundle, deadline=DEADLINE)
+def keep(host: Host, job: Job, verdict: Verdict, facts: HostFacts) -> None:
+    """Store a verdict on the host; raises GaveUp where what a pass rests on changed while it was looked at.
+
+    Half of the levels have then seen what stood there before, and half what stands there now: nothing is proven.
+    """
+    passed = verdict.verdict == "pass"
+    request = VerdictRequest(job=job, bundle=verdict.bundle, store=verdict, still=passed)
+    answer = host.call("verdict", request, VerdictAnswer, bundle=verdict.bundle, deadline=DEADLINE)
+    if passed and answer.fingerprint != verdict.fingerprint:
+        changed = ", ".join(changes(facts.basis, answer.basis)) or "something that the verdict rests on changed"
+        raise GaveUp(
+            f"the host changed while the gate looked at it: {changed}",
+            where=host.name,
+            remedy="All levels passed, but not all of them on what is there now. "
+            "Run it again once nobody else works on that.",
+        )
+
+
+def roomy(verdict: Verdict, facts: HostFacts, *, sharers: int = 1) -> bool:
+    """Say whether what a remembered verdict reckoned with still has room: where it may not, the gate counts anew.
+
+    A disk fills without anything changing that a verdict rests on. What a run of this job has written since counts as
+    if it was still to be written: nobody has looked.
+    """
+    planned = next((check.facts.get("output") for check in verdict.checks if check.id == "inputs"), None)
+    disk = facts.disks.get("output")
+    if not isinstance(planned, dict) or disk is None:
+        return True
+    try:
+        size, files = (planned[name] // max(sharers, 1) for name in ("size", "samples"))
+        bytes_left = max(size - planned["held"], 0) + planned["largest"]
+        files_left = max(files - planned["files"], 0)
+    except (KeyError, TypeError):
+        return False
+    return bool(bytes_left <= disk.free and (files_left <= disk.inodes_free or not disk.inodes_free))
 
 
 def _follows(name: str, differ: Collection[str]) -> bool:

@@ -15,7 +15,7 @@ from typing import Any
 if __package__ in {None, ""}:  # started by path, isolated: nothing of ours is on the path yet
     sys.path[0:0] = [str(Path(__file__).resolve().parent.parent)]
 
-from remote import schema, wire
+from remote import inuse, schema, wire
 from remote.channel import Channel
 
 # verb → (module of remote, request document); the module's `answer(request)` gives the answer document
@@ -26,18 +26,29 @@ VERBS: dict[str, tuple[str, type[Any]]] = {
     "verdict": ("verdict", schema.VerdictRequest),
     "launch": ("launch", schema.LaunchRequest),
     "status": ("status", schema.StatusRequest),
+    "pulse": ("pulse", schema.PulseRequest),
     "stop": ("stop", schema.StopRequest),
     "verify": ("verify", schema.VerifyRequest),
+    "census": ("census", schema.CensusRequest),
+    "story": ("story", schema.StoryRequest),
+    "expect": ("expect", schema.ExpectRequest),
+    "clean": ("clean", schema.CleanRequest),
 }
 # verb → (module, request document); the module's `stream(request, channel)` sends frames
-STREAMS: dict[str, tuple[str, type[Any]]] = {"read": ("read", schema.ReadRequest)}
+STREAMS: dict[str, tuple[str, type[Any]]] = {
+    "read": ("read", schema.ReadRequest),
+    "levels": ("probe", schema.ProbeRequest),
+    "send": ("send", schema.SendRequest),
+}
 # role → module; the module's `main(arguments)` gives the exit code
 ROLES = {
     "supervise": "supervise",
     "attempt": "attempt",
-    "probe-child": "probe_child",
-    "verify-child": "verify_child",
-    "tiny-model": "tiny_model",
+    "probe-child": "gate.probe_child",
+    "verify-child": "results.verify_child",
+    "census-child": "prompts.census_child",
+    "tiny-model": "model.tiny_model",
+    "hook": "run.hook_child",
 }
 
 
@@ -59,6 +70,7 @@ def _verb(name: str, channel: Channel) -> int:
     except wire.WireError as error:
         sys.stderr.write(f"remote: {error}\n")
         return 2
+    inuse.mark(__file__)
     room = importlib.import_module(f"remote.{module}")
     if name in STREAMS:
         room.stream(request, channel)

@@ -19,13 +19,18 @@ import traceback
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from remote import batch as batches
-from remote import manifest, model_print, outputs, tokens, wire
-from remote.dataset import DatasetError
+from remote import files, ranges, wire
 from remote.engines import base
-from remote.outputs import OutputMixed
+from remote.model import model_print
 from remote.paths import EVENTS_ENV, Output, Run
-from remote.samples import SampleInvalid
+from remote.prompts import tokens
+from remote.prompts.dataset import DatasetError
+from remote.prompts.shard import Shard, hold
+from remote.results import manifest, outputs
+from remote.results.outputs import OutputMixed
+from remote.results.samples import SampleInvalid
+from remote.run import batch as batches
+from remote.run import hand, suspects
 from remote.schema import LaunchRequest
 
 if TYPE_CHECKING:
@@ -33,8 +38,9 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from remote.engines.base import Engine
+    from remote.prompts.counted import Counted
+    from remote.prompts.tokens import Tokens
     from remote.schema import Job
-    from remote.tokens import Tokens
 
 TOLD_EVERY = 5000
 DONE, UNUSABLE, SOME_FAILED, TOO_MANY, STOPPED = 0, 2, 10, 11, 128 + signal.SIGTERM
@@ -57,8 +63,11 @@ def _attempt() -> int:
     stop = Stop()
     try:
         request = wire.loads(LaunchRequest, Path("job.json").read_bytes(), "job.json")
-        return Attempt(request.job, base.make(request.job), Events(os.environ.get(EVENTS_ENV)), stop).run()
-    except (DatasetError, OutputMixed, wire.WireError) as error:
+        shard = None if request.shard is None else Shard(ranges.parse(request.shard), request.job.dataset)
+        events, engine = Events(os.environ.get(EVENTS_ENV)), base.make(request.job)
+        known = None if request.dealt is None else hold(request.job, engine.longest, request.dealt)
+        return Attempt(request.job, engine, events, stop, shard=shard, known=known).run()
+    except (DatasetError, OutputMixed, wire.WireError, ranges.RangeError) as error:
         _say(f"{type(error).__name__}: {error}")
         return UNUSABLE
     except TooManyFailed as error:
@@ -110,14 +119,25 @@ class Events:
         """Append one event with one write."""
         if self._descriptor is not None:
             line = json.dumps({"event": event, **fields}, ensure_ascii=False)
-            os.write(self._descriptor, line.encode() + b"\n")
+            files.write_all(self._descriptor, line.encode() + b"\n")
 
 
 class Attempt:
     """Extracts the missing samples of a job."""
 
-    def __init__(self, job: Job, engine: Engine, events: Events, stop: Stop) -> None:
+    def __init__(
+        self,
+        job: Job,
+        engine: Engine,
+        events: Events,
+        stop: Stop,
+        *,
+        shard: Shard | None = None,
+        known: Counted | None = None,
+    ) -> None:
         self._job = job
+        self._known = known
+        self._shard = shard
         self._engine = engine
         self._events = events
         self._stop = stop
@@ -125,6 +145,7 @@ class Attempt:
         self._total = self._done = self._failed = self._tokens = 0
         self._run = Run(PurePosixPath())
         self._size = batches.size(self._run, job)
+        self._suspects = suspects.read(self._run)
         self._model = model_print.fingerprint(job.model)
         self._wrote = False
 
@@ -146,11 +167,8 @@ class Attempt:
                 self._engine.load()
                 _say(f"loaded in {time.monotonic() - started:.1f} s")
                 self._events.tell("phase", phase="extracting")
-                done = 0
-                while done < len(missing):  # the size may shrink on the way
-                    batch = missing[done : done + self._size]
+                for batch in self._batches(missing):
                     self._extract(batch)
-                    done += len(batch)
             finally:
                 self._engine.close()
         self._vouch()
@@ -158,33 +176,55 @@ class Attempt:
         _say(f"{self._done} of {self._total} samples stand, {self._failed} failed")
         return SOME_FAILED if self._failed else DONE
 
+    def _batches(self, missing: Sequence[Tokens]) -> Iterator[Sequence[Tokens]]:
+        """Give the samples in batches; those that may have ended the engine last and alone."""
+        calm = [sample for sample in missing if sample.index not in self._suspects.samples]
+        # Where some are suspected, one that is not goes first: it shows at the least risk that the engine is well.
+        done = 1 if self._suspects.samples and calm else 0
+        yield from (calm[:1] for _ in range(done))
+        while done < len(calm):  # the size may shrink on the way
+            batch = calm[done : done + self._size]
+            yield batch
+            done += len(batch)
+        yield from ([sample] for sample in missing if sample.index in self._suspects.samples)
+
     def _plan(self) -> list[Tokens]:
         """Tokenise the dataset and hold it against the output folder, all before the costly load."""
         samples: list[Tokens] = []
-        for sample in tokens.tokenise(self._job, self._engine.longest):
+        shard = self._shard
+        for sample in tokens.tokenise(self._job, self._engine.longest, shard.samples if shard else None):
             samples.append(sample)
             if len(samples) % TOLD_EVERY == 0:  # the log shows life through a long dataset
                 _say(f"{len(samples)} samples tokenised")
         sound = [sample for sample in samples if sample.problem is None]
-        found = outputs.find_missing(self._output, sound, self._job.layers, self._model)
+        whole = shard.whole if shard else 0
+        is_of = self._known.is_of if self._known else lambda _: True
+        found = outputs.find_missing(self._output, sound, self._job.layers, self._model, total=whole, is_of=is_of)
         self._total, self._done, self._tokens = len(samples), found.done, found.tokens_done
+        given_up = self._suspects.failed
+        failed = [sample for sample in found.samples if sample.index in given_up]
+        unusable = [sample for sample in samples if sample.problem is not None]
         self._events.tell(
             "plan",
             total=self._total,
             done=self._done,
             tokens_total=sum(map(len, samples)),
             tokens_done=self._tokens,
+            failed=len(failed) + len(unusable),
         )
-        _say(f"{self._total} samples: {self._done} stand ({found.adopted} adopted), {len(found.samples)} to extract")
+        missing = [sample for sample in found.samples if sample.index not in given_up]
+        of = f" (this host's part of {whole})" if shard else ""
+        _say(f"{self._total} samples{of}: {self._done} stand ({found.adopted} adopted), {len(missing)} to extract")
         for damage in found.damaged:
             _say(f"{damage}: computed again")
         if found.aside:
-            _say(f"{found.aside} sample files are not of this dataset: renamed to data_<index>.pt{outputs.ASIDE}")
-        for sample in samples:
-            if sample.problem is not None:
-                self._fail(sample, f"{sample.where}: {sample.problem}")
+            _say(f"{found.aside} sample files are not of this job: renamed to data_<index>.pt{outputs.ASIDE}")
+        for sample in unusable:
+            self._fail(sample, f"{sample.where}: {sample.problem}")
+        for sample in failed:
+            self._fail(sample, f"{sample.where}: {given_up[sample.index]}")
         self._hold_to_limit()
-        return list(found.samples)
+        return missing
 
     def _hold_to_limit(self) -> None:
         if self._failed > self._job.retry.max_failed_samples:
@@ -206,10 +246,11 @@ class Attempt:
     def _states(self, batch: Sequence[Tokens]) -> Iterator[tuple[Tokens, list[Any] | Exception]]:
         """Give each sample's states, or why it alone has none; raises when it is the engine that fails."""
         try:
-            yield from zip(batch, self._engine.extract([sample.input_ids for sample in batch]), strict=True)
+            yield from zip(batch, self._asked(batch), strict=True)
         except Exception as error:
             if not self._engine.alive():
                 raise
+            hand.drop(self._run)
             if len(batch) > 1 and batches.ran_out(error):
                 self._halve(len(batch))
                 half = len(batch) // 2
@@ -223,6 +264,11 @@ class Attempt:
                 self._engine.extract([batch[0].input_ids[:1]])  # raises where no prompt works any more
             yield from zip(batch, answers, strict=True)
 
+    def _asked(self, batch: Sequence[Tokens]) -> list[list[Any]]:
+        """Ask the engine; what is in hand meanwhile is noted, in case that it ends and we with it."""
+        with hand.taken(self._run, [sample.index for sample in batch]):
+            return self._engine.extract([sample.input_ids for sample in batch])
+
     def _halve(self, size: int) -> None:
         """Remember that so many samples at once are too many for the memory there is."""
         half = max(1, size // 2)
@@ -234,10 +280,11 @@ class Attempt:
 
     def _alone(self, sample: Tokens) -> list[Any] | Exception:
         try:
-            return self._engine.extract([sample.input_ids])[0]
+            return self._asked([sample])[0]
         except Exception as error:
             if not self._engine.alive():
                 raise
+            hand.drop(self._run)
             return error
 
     def _keep(self, sample: Tokens, states: list[Any] | Exception) -> None:

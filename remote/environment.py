@@ -6,7 +6,7 @@ import os
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from remote.paths import Workdir
+from remote import bytecode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,7 +38,7 @@ def job_environment(
         part for part in (str(bundle.overlay), str(bundle.payload), job.env.get("PYTHONPATH", "")) if part
     )
     # Bytecode goes to a cache of ours: the installed packages are never written to, and no process compiles them twice.
-    merged["PYTHONPYCACHEPREFIX"] = str(Workdir(PurePosixPath(job.workdir)).cache / "pycache")
+    merged["PYTHONPYCACHEPREFIX"] = str(bytecode.home(job.workdir))
     return merged
 
 

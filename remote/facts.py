@@ -12,14 +12,16 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from remote import commands, cuda, disk, fingerprint, gpu, packages
 from remote.engines.defaults import gate_of
+from remote.gate import fingerprint
+from remote.host import commands, cuda, disk, gpu, packages
+from remote.model import model_config
 from remote.schema import GpuFacts, HostFacts, PythonFacts, SourceFile
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable
 
-    from remote.packages import Installed
+    from remote.host.packages import Installed
     from remote.schema import CudaHome, Disk, FactsRequest, Job
 
 _SYSTEMD = "/run/systemd/system"  # there where systemd is what booted
@@ -59,6 +61,8 @@ def answer(request: FactsRequest) -> HostFacts:
         kill_user_processes=kill_user_processes(user=_user()),
         fingerprint=fingerprint.of(basis, job, request.bundle),
         basis=basis,
+        architectures=_architectures(job),
+        elsewhere=packages.elsewhere(found, sorted(found.packages)),
     )
 
 
@@ -127,7 +131,20 @@ def _python() -> PythonFacts:
 
 
 def _disks(job: Job | None) -> dict[str, Disk]:
-    return {"output": disk.disk(job.output), "workdir": disk.disk(job.workdir)} if job else {}
+    tried: dict[int, str] = {}
+    places = {"output": job.output, "workdir": job.workdir} if job else {}
+    return {name: disk.disk(path, tried) for name, path in places.items()}
+
+
+def _architectures(job: Job | None) -> tuple[str, ...]:
+    """Give the architectures of the job's model, those of a wrapped text model too; none where it cannot be read."""
+    if job is None or not job.model:
+        return ()
+    try:
+        config = model_config.read(Path(job.model).expanduser())
+    except (model_config.ConfigError, ValueError):
+        return ()
+    return tuple(dict.fromkeys((*config.architectures, *config.text_architectures)))
 
 
 def _exists(path: str) -> bool | None:

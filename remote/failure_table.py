@@ -73,6 +73,8 @@ ROWS = (
           "fatal", "shm-too-small", "Make /dev/shm larger (containers: --shm-size or --ipc=host)."),
     _text(r"No space left on device|\bos error 28\b|StorageFull|PytorchStreamWriter failed writing file",
           "fatal", "disk-full", "Free space on the output's file system, then run `extract` again: it goes on."),
+    _text(r"File too large|\[Errno 27\]", "fatal", "file-too-large",
+          "A sample is larger than the output's file system (or `ulimit -f`) allows for one file: move the output."),
     _text(r"Disk quota exceeded", "fatal", "disk-quota",
           "Raise the quota or move the output, then run `extract` again."),
     _text(r"[Oo]ut of memory: Killed process|oom-kill:"
@@ -92,6 +94,8 @@ ROWS = (
     _text(r"(?:HTTP(?: Error|Error)?|Client Error|Server Error|status(?: code)?)\W{0,4}(?:429|50[0234])\b"
           r"|\b(?:429|50[0234]) (?:Client|Server) Error|Too Many Requests", "transient", "hub-busy",
           "The model hub was overloaded or is limiting requests."),
+    _text(r"EOFError: marshal data too short|ValueError: bad marshal data", "transient", "damaged-bytecode",
+          "A full disk left half a file in the bytecode cache; it is taken out before the next attempt."),
     # collectives: a timeout of an operation is a root, everything else there follows from something
     _text(r"NCCL.*(?:[Ii]nvalid usage|[Ii]nvalid argument)", "fatal", "nccl-usage",
           "NCCL was called wrongly: a fault of the code or of its versions."),

@@ -18,9 +18,11 @@ import time
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from remote import failures, files, handshake, locks, overlay, processes, room, runs, shared_memory, wire
+from remote import failures, files, inuse, locks, overlay, wire
 from remote.engines.command import LineProgress
+from remote.host import processes, shared_memory, sockets
 from remote.paths import RUN_ENV, Bundle, Output, Run, Workdir
+from remote.run import handshake, room, runs, suspects
 from remote.schema import LaunchAnswer, LaunchRequest
 
 if TYPE_CHECKING:
@@ -47,9 +49,7 @@ def answer(request: LaunchRequest) -> LaunchAnswer:
 
 def _validate(request: LaunchRequest) -> None:
     job = request.job
-    bundle = Workdir(PurePosixPath(job.workdir)).bundle(request.bundle)
-    if not Path(bundle.entry).is_file():
-        raise Refused(f"the bundle {request.bundle[:12]} is not on the host (any more): run preflight again")
+    _still_there(Workdir(PurePosixPath(job.workdir)).bundle(request.bundle))
     if not os.access(job.python, os.X_OK):
         raise Refused(f"no such Python: {job.python}; set `python` to that of the environment that has vLLM")
     if not PurePosixPath(job.output).is_absolute():
@@ -67,6 +67,11 @@ def _validate(request: LaunchRequest) -> None:
             LineProgress.of(job.progress)
         except ValueError as error:
             raise Refused(str(error)) from error
+
+
+def _still_there(bundle: Bundle) -> None:
+    if not Path(bundle.entry).is_file():
+        raise Refused(f"the bundle {bundle.root.name[:12]} is not on the host (any more): run preflight again")
 
 
 def _output(path: str) -> Output:
@@ -103,8 +108,8 @@ def _start_or_attach(request: LaunchRequest, output: Output) -> LaunchAnswer:
         holder = locks.holder(output)
         if holder is not None:
             run = runs.find(holder.workdir, holder.run)
-            # Signed, but not yet taken over by a supervisor: its launcher may still be killed, and the run with it.
-            if run is not None and (seen := runs.look(run)).active and seen.state is not None:
+            # Signed, but without an attempt: its launcher or supervisor may still be killed, and the run be removed.
+            if run is not None and (seen := runs.look(run)).active and seen.state is not None and seen.state.attempt:
                 return _attached(holder, request.job.workdir)
         time.sleep(0.05)  # it has not signed yet, or is about to let go
     raise Refused(f"the output folder {output.root} is locked by a process that does not say which run it is")
@@ -125,14 +130,20 @@ def _same_folder(one: str, other: str) -> bool:
 
 def _start(request: LaunchRequest, lock: int) -> LaunchAnswer:
     reaped = _end_lost(request.job.workdir)
+    before = _before(request)
     bundle = Workdir(PurePosixPath(request.job.workdir)).bundle(request.bundle)
-    run = _make_folder(request)
+    with inuse.shared(request.job.workdir):  # from here on the run's folder names the bundle, and keeps it
+        _still_there(bundle)
+        run = _make_folder(request)
     try:
         locks.sign(lock, locks.Holder(run.id, request.job.workdir))
+        if before is not None:
+            suspects.inherit(run, before)
         if Path(bundle.patched).is_dir():
             overlay.ensure(bundle, request.job.python)
         _spawn_and_wait(request, bundle, run, lock, reaped=reaped)
     except BaseException:
+        sockets.sweep(run)  # its folder says where they are
         shutil.rmtree(run.root, ignore_errors=True)
         raise
     return LaunchAnswer(outcome="started", run=run.id)
@@ -152,7 +163,17 @@ def _end_lost(workdir: str) -> bool:
             if left:
                 raise Refused(f"processes of the lost run {run.id} cannot be ended: {left}; the host may need a reboot")
         shared_memory.sweep(run)
+        sockets.sweep(run)
     return found
+
+
+def _before(request: LaunchRequest) -> Run | None:
+    """Give the run that wrote to this output last when it is lost: this one goes on where it was left."""
+    for run in runs.folders(request.job.workdir):
+        found = runs.look(run)
+        if found.request is not None and found.request.job.output == request.job.output and found.state is not None:
+            return run if found.lost is not None else None
+    return None
 
 
 def _make_folder(request: LaunchRequest) -> Run:

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from remote import files, wire
+
 if TYPE_CHECKING:
     from remote.paths import Output
 
@@ -47,13 +49,32 @@ def sign(descriptor: int, holder: Holder) -> None:
     """Say in the lock's file who holds it."""
     data = json.dumps({"run": holder.run, "workdir": holder.workdir}).encode()
     os.ftruncate(descriptor, 0)
-    os.pwrite(descriptor, data, 0)
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    files.write_all(descriptor, data)
+
+
+def held(output: Output) -> bool | None:
+    """Tell whether somebody holds the lock now, None where that cannot be known; a launch at this moment asks again."""
+    try:
+        descriptor = os.open(output.lock, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return None
+    else:
+        return False
+    finally:
+        os.close(descriptor)
 
 
 def holder(output: Output) -> Holder | None:
     """Give who signed last, None when nobody did or the file is half there."""
     try:
-        data = json.loads(Path(output.lock).read_bytes()[:4096])
+        data = wire.parse(files.read(output.lock)[:4096])
         return Holder(str(data["run"]), str(data["workdir"]))
     except (OSError, ValueError, KeyError, TypeError):
         return None

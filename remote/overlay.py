@@ -16,7 +16,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from remote import packages
+from remote.host import packages
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -41,6 +41,11 @@ class Workdir:
     def cache(self) -> PurePosixPath:
         return self.root / "cache"
 
+    @property
+    def census(self) -> PurePosixPath:
+        """Lengths and digests of datasets that were counted once."""
+        return self.cache / "census"
+
     def bundle(self, bundle: str) -> Bundle:
         return Bundle(self.bundles / bundle)
 
@@ -136,14 +141,49 @@ class Run:
         return self.root / "batch.json"
 
     @property
+    def hand(self) -> PurePosixPath:
+        """The samples that the engine was asked for and has not answered yet: `{"samples": [N, …]}`."""
+        return self.root / "hand.json"
+
+    @property
+    def suspects(self) -> PurePosixPath:
+        """The samples that may end the engine, and those that have been given up for it."""
+        return self.root / "suspects.json"
+
+    @property
     def shared(self) -> PurePosixPath:
         """The shared memory that the run's processes have made, as was last seen."""
         return self.root / "shared.json"
 
     @property
+    def sockets(self) -> PurePosixPath:
+        """The name of the folder that the attempt's sockets are in."""
+        return self.root / "sockets"
+
+    @property
+    def hooks_log(self) -> PurePosixPath:
+        """What the hooks on this host have said."""
+        return self.root / "hooks.log"
+
+    @property
+    def hooks_events(self) -> PurePosixPath:
+        """How the hooks on this host have ended, one JSON object per line."""
+        return self.root / "hooks.events"
+
+    @property
     def ballast(self) -> PurePosixPath:
         """Room that is kept so that the end can be written on a full disk."""
         return self.root / "ballast"
+
+    @property
+    def verified(self) -> PurePosixPath:
+        """The last check of the run's outputs, and when it was made."""
+        return self.root / "verified.json"
+
+    @property
+    def vitals(self) -> PurePosixPath:
+        """What the GPUs and the disk were like while the run went on: one JSON object per line."""
+        return self.root / "vitals.jsonl"
 
     def attempt_events(self, attempt: int) -> PurePosixPath:
         return self.root / f"attempt-{attempt}.events"
@@ -163,6 +203,11 @@ class Output:
     def lock(self) -> PurePosixPath:
         """Held (flock) by the supervisor for life; its content is the JSON `{"run": id, "workdir": path}`."""
         return self.root / ".prudent-gate.lock"
+
+    @property
+    def identity(self) -> PurePosixPath:
+        """A random id: two hosts that find the same one write to one folder."""
+        return self.root / ".prudent-gate.id"
 
     def sample(self, index: int) -> PurePosixPath:
         return self.root / f"data_{index}.pt"

@@ -12,7 +12,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from remote import logfile, runs
+from remote import files
+from remote.run import logfile, runs
 
 if TYPE_CHECKING:
     from remote.channel import Channel
@@ -87,7 +88,7 @@ class _Reader:
         if name == "log" and self._skip_what_went(offset):
             return True
         try:
-            with self._files[name].open("rb") as file:
+            with files.opened(self._files[name]) as file:
                 size = file.seek(0, 2)
                 if offset > size:
                     raise _Gone(f"{name} has {size} bytes, but was to be read from byte {offset}")

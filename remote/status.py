@@ -6,11 +6,11 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from remote import room, runs
+from remote.run import room, runs
 from remote.schema import RunStatus, Samples, StatusAnswer, StatusRequest
 
 if TYPE_CHECKING:
-    from remote.runs import Snapshot
+    from remote.run.runs import Snapshot
 
 STALE = 30.0  # seconds without heartbeat after which a living supervisor is worth a word
 
@@ -45,6 +45,7 @@ def describe(snapshot: Snapshot, *, now: float) -> RunStatus:
         exit=ended.code if ended else None,
         job=request.job.name if request else None,
         bundle=request.bundle if request else None,
+        shard=request.shard if request else None,
     )
 
 

@@ -10,13 +10,15 @@ import signal
 import time
 from typing import TYPE_CHECKING
 
-from remote import files, gpu_holders, processes, room, runs, shared_memory, wire
+from remote import files, wire
+from remote.host import gpu_holders, processes, shared_memory, sockets
+from remote.run import room, runs
 from remote.schema import Exit, Samples, StopAnswer, StopRequest
 
 if TYPE_CHECKING:
+    from remote.host.processes import Process
     from remote.paths import Run
-    from remote.processes import Process
-    from remote.runs import Snapshot
+    from remote.run.runs import Snapshot
 
 PATIENCE = 25.0  # seconds beyond the grace that a supervisor has to end its run
 LEFTOVER_GRACE = 2.0
@@ -107,6 +109,7 @@ def _end_lost(run: Run, why: str, grace: float) -> StopAnswer:
         ended = "its processes were ended"
     left = _pids(run)
     shared_memory.sweep(run)
+    sockets.sweep(run)
     room.drop_ballast(run)
     held = tuple(pid for pid in gpu_holders.held([process.pid for process in found]) if pid not in left)
     state = runs.look(run).state

@@ -8,7 +8,7 @@ only home of the retry policy. Exit code: 0 when exit.json was written, 1 when t
 
 from __future__ import annotations
 
-import dataclasses
+import functools
 import json
 import os
 import shutil
@@ -16,36 +16,28 @@ import signal
 import sys
 import time
 import traceback
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from remote import attempts, batch, endings, files, processes, room, wire
-from remote.failures import Failure, classify, with_patterns
-from remote.handshake import Handshake
-from remote.household import LEFTOVER_GRACE, SIGNALS, TICK, Household
-from remote.ledger import Ledger
+from remote import files, wire
+from remote.failures import Failure
+from remote.host import processes
 from remote.paths import Run, Workdir
-from remote.retries import Budgets, Signs
+from remote.run import attempts, hand, room
+from remote.run.handshake import Handshake
+from remote.run.hooks import Hooks
+from remote.run.household import LEFTOVER_GRACE, SIGNALS, TICK, Household
+from remote.run.judging import Ended, Judge, Result
+from remote.run.ledger import Ledger
+from remote.run.retries import Signs
+from remote.run.upkeep import Upkeep
 from remote.schema import Exit, LaunchRequest
-from remote.upkeep import Upkeep
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 HANG_GRACE = 5.0
 LONGEST_DELAY = 300.0
-SOME_SAMPLES_FAILED = 10  # the attempt's exit code when all but poison samples are done
-TOO_MANY_FAILED = 11  # and when more failed than the job allows
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """How an attempt ended: done, stopped or failed (then `failure` says why)."""
-
-    kind: str
-    code: int
-    failure: Failure | None = None
 
 
 class Orphaned(Exception):
@@ -70,21 +62,19 @@ class Supervisor:
     ) -> None:
         self.run = run
         self.job = request.job
-        self.ledger = Ledger(run, request.job.output)
+        self.ledger = Ledger(run, request.job.output, secrets=secrets.values())
         self._bundle = Workdir(PurePosixPath(request.job.workdir)).bundle(request.bundle)
         self._secrets = secrets
         self._handshake = handshake
-        self._budgets = Budgets(request.job.retry)
+        self._judging = Judge(run, request.job, self.ledger)
         self._house = Household(run, self.ledger, whole=request.job.engine == "command")
         self._left: tuple[int, ...] = ()
         self._reaped = reaped  # leftovers of what went before had to be ended
         self._killed_for_memory = False
-        self._rows = with_patterns(request.job.retry.patterns)
         self._full: str | None = None  # why the run was ended for lack of room
         self._hanging = False
-        self._own_places: dict[str, str] = {}  # variables that lead attempts away from places that others share
-        self._further = False
-        self._upkeep = Upkeep(run, request.job, self.ledger)
+        self.hooks = Hooks(request, secrets, self.ledger, self._house)
+        self._upkeep = Upkeep(run, request.job, self.ledger, self._house.apart)
         self._code = 0
 
     def go(self) -> Exit:
@@ -107,7 +97,8 @@ class Supervisor:
             before_sleep=self._announce,
         )
         result: Result = retrying(self._one_attempt)
-        return self._exit(result)
+        speaks_against = self.hooks.verify(self._upkeep.no_room) if result.kind == "done" else None
+        return self._exit(Result("failed", result.code, speaks_against) if speaks_against else result)
 
     def abandon(self) -> Exit:
         """End everything after a fault of our own, so that nobody is left behind."""
@@ -122,9 +113,9 @@ class Supervisor:
         failure = state.outcome.result().failure
         if failure is None:
             return False
-        if self._further:
+        if self._judging.further:
             state.attempt_number = 1  # the delays start over
-        return self._budgets.allows(failure)
+        return self._judging.allows(failure)
 
     def _announce(self, state: Any) -> None:
         cause = state.outcome.result().failure.cause
@@ -143,8 +134,10 @@ class Supervisor:
         if self._house.stop is not None:
             return Result("stopped", self._code)
         number = self.ledger.state.attempt + 1
+        hand.drop(self.run)  # what an earlier attempt held is judged by now
         try:
-            attempt = attempts.Attempt(self.run, self.job, self._bundle, number, {**self._secrets, **self._own_places})
+            places = self._judging.own_places
+            attempt = attempts.Attempt(self.run, self.job, self._bundle, number, {**self._secrets, **places})
         except OSError as error:
             message = f"cannot start {error.filename or self.job.python}: {error.strerror}"
             if self._handshake.open:
@@ -152,9 +145,10 @@ class Supervisor:
             return Result("failed", 127, Failure(kind="fatal", cause="cannot-start", root_line=message))
         self._house.attempt = attempt
         self._hanging = False
+        # Before the state says so: a launch that gets no word removes the run, and nobody may be attached to it then.
+        self._handshake.say("started")
         self.ledger.change(phase="starting", attempt=number, cause=None)  # what was wrong before is in the events
         self.ledger.tell("attempt", pid=attempt.pid)
-        self._handshake.say("started")
         reaped = self._reaped
         hang, progressed = self._watch(attempt)
         result = self._judge(attempt, hang, progressed=progressed, reaped=reaped)
@@ -173,13 +167,15 @@ class Supervisor:
             hang = self._hangs(signs)
             self._full = self._upkeep.out_of_room()
             self._upkeep.trim()
+            self._upkeep.vitals.tick()
         if self._full is not None and self._house.stop is None and attempt.code is None:
             self._left = self._house.end_attempt(attempt, HANG_GRACE)
         elif self._house.stop is not None and attempt.code is None:
-            self.ledger.tell("stopping", grace=self._house.stop)
+            self.ledger.tell("stopping", grace=self._house.stop, by=self._house.stopper)
             self._left = self._house.end_attempt(attempt, self._house.stop)
         elif hang is not None and attempt.code is None:
             self.ledger.tell("hang", waiting=hang, action="restart")
+            self.hooks.hang(hang)
             self._left = self._house.end_attempt(attempt, HANG_GRACE)
         else:
             hang = None
@@ -196,6 +192,7 @@ class Supervisor:
             return waiting
         if waiting is not None and not self._hanging:
             self.ledger.tell("hang", waiting=waiting, action="report")
+            self.hooks.hang(waiting)
             self.ledger.change(cause=f"hangs: {waiting}")
         elif waiting is None and self._hanging:
             self.ledger.tell("hang-over")
@@ -206,6 +203,8 @@ class Supervisor:
     def _note(self, attempt: attempts.Attempt, signs: Signs) -> None:
         """Take in what the attempt said and told since the last look."""
         told = [self.ledger.hear(event) for event in attempt.pump()]
+        self.hooks.look()
+        signs.blind = attempt.blind
         now = time.monotonic()
         if any(told):
             signs.progressed(now)
@@ -217,53 +216,19 @@ class Supervisor:
             signs.said(now)
 
     def _judge(self, attempt: attempts.Attempt, hang: str, *, progressed: bool, reaped: bool) -> Result:
-        code = attempt.code if attempt.code is not None else 128 + signal.SIGKILL
-        samples = self.ledger.state.samples
-        if code == 0:
-            return Result("done", code)
-        if self._house.stop is not None:
-            return Result("stopped", code)
-        if self._left:
-            failure = endings.stuck(self._left)
-        elif self._full is not None:
-            failure = endings.disk_full(self._full)
-        elif hang:
-            failure = endings.hung(hang)
-        elif code == SOME_SAMPLES_FAILED:
-            failure = endings.samples_failed(samples)
-        elif code == TOO_MANY_FAILED and self.job.engine != "command":
-            failure = endings.too_many_failed(samples, self.job.retry.max_failed_samples)
-        else:
-            failure = classify(
-                attempt.log_text(), code,
-                progressed=progressed, reaped=reaped, out_of_memory=self._killed_for_memory, rows=self._rows,
-            )  # fmt: skip
-            if failure.kind in ("transient", "unknown") and (full := self._upkeep.no_room()) is not None:
-                failure = endings.disk_full(full)
-        return Result("failed", code, self._settled(failure))
-
-    def _settled(self, failure: Failure) -> Failure:
-        """Give the failure as what it is after those before it, and after what can be done about it."""
-        self._further = self.ledger.came_further()
-        if self._further:
-            self._budgets.progressed()
-        if failure.cause == "triton-cache-race":
-            self._own_places["TRITON_CACHE_DIR"] = str(self.run.root / "triton")
-        if failure.cause in batch.CAUSES and self._halve():
-            return dataclasses.replace(failure, kind="transient", advice="Going on with half a batch.", mended=True)
-        return self._budgets.settled(failure)
-
-    def _halve(self) -> bool:
-        """Halve the batch when memory ran out on one; False where that cannot help."""
-        size = batch.size(self.run, self.job)
-        if self.job.engine == "command" or self.ledger.state.phase != "extracting" or size <= 1:
-            return False
-        try:
-            batch.shrink(self.run, size // 2)
-        except OSError:
-            return False
-        self.ledger.tell("batch-halved", size=size // 2)
-        return True
+        ended = Ended(
+            code=attempt.code if attempt.code is not None else 128 + signal.SIGKILL,
+            stopped=self._house.stop is not None,
+            left=self._left,
+            full=self._full,
+            hang=hang,
+            held=hand.held(self.run),
+            progressed=progressed,
+            reaped=reaped,
+            out_of_memory=self._killed_for_memory,
+        )
+        log = functools.partial(attempt.log_text, self._secrets.values())
+        return self._judging.judge(ended, log, self._upkeep.no_room)
 
     def _tell_end(self, result: Result) -> None:
         failure = result.failure
@@ -325,6 +290,9 @@ def main(arguments: list[str]) -> int:
         handshake.say("refused", f"the supervisor failed: {error}")
         ended = supervisor.abandon()
     _write_exit(run, ended)
+    if supervisor.hooks.wanted(ended.phase):
+        os.close(lock)  # whatever they do, they do not keep the output folder from the next run
+        supervisor.hooks.ended(ended)
     return 0  # the lock is let go by the kernel, last of all
 
 

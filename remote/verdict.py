@@ -17,12 +17,19 @@ PRIVATE = 0o700
 
 def answer(request: VerdictRequest) -> VerdictAnswer:
     """Store the verdict that came along, or find the one for the present environment."""
-    if request.store is not None:
-        store(_folder(request), request.store)
-        return VerdictAnswer(fingerprint=request.store.fingerprint, verdict=request.store)
+    made = request.store
+    if made is not None and not request.still:
+        store(_folder(request), made)
+        return VerdictAnswer(fingerprint=made.fingerprint, verdict=made)
     from remote import facts
 
-    return known(request, facts.answer(FactsRequest(job=request.job, bundle=request.bundle)).fingerprint)
+    present = facts.answer(FactsRequest(job=request.job, bundle=request.bundle))
+    if made is None:
+        return known(request, present.fingerprint)
+    if present.fingerprint != made.fingerprint:
+        return VerdictAnswer(fingerprint=present.fingerprint, basis=present.basis)
+    store(_folder(request), made)
+    return VerdictAnswer(fingerprint=made.fingerprint, verdict=made)
 
 
 def known(request: VerdictRequest, present: str) -> VerdictAnswer:
@@ -45,7 +52,7 @@ def store(folder: Path, verdict: Verdict) -> None:
 def read(folder: Path, fingerprint: str) -> Verdict | None:
     """Give the verdict stored under a fingerprint; a damaged or strange file is none."""
     try:
-        verdict = wire.loads(Verdict, _path(folder, fingerprint).read_bytes())
+        verdict = wire.loads(Verdict, files.read(_path(folder, fingerprint)))
     except (OSError, wire.WireError):
         return None
     return verdict if verdict.fingerprint == fingerprint else None

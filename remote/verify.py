@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from remote import children
 from remote.paths import Bundle
+from remote.results import verified
 from remote.schema import Finding, VerifyAnswer
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 def answer(request: VerifyRequest) -> VerifyAnswer:
     """Give what the files are worth; a child that cannot run is a finding."""
     try:
-        return children.ask(
+        found = children.ask(
             "verify-child",
             request,
             VerifyAnswer,
@@ -29,6 +30,8 @@ def answer(request: VerifyRequest) -> VerifyAnswer:
         return unverified("verify-crashed", str(crash), text=crash.output[-4000:])
     except OSError as error:
         return unverified("verify-crashed", f"{request.job.python}: cannot be started ({error.strerror})")
+    verified.keep(request.job, found)  # for the report of the run
+    return found
 
 
 def unverified(rule: str, message: str, *, text: str | None = None) -> VerifyAnswer:

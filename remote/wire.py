@@ -27,18 +27,30 @@ def encode(document: Any) -> dict[str, Any]:
 
 
 def dumps(document: Any) -> str:
-    """Give one line of JSON for a dataclass instance."""
-    return json.dumps(encode(document), ensure_ascii=False, separators=(",", ":"))
+    """Give one line of JSON for a dataclass instance; a name that is no UTF-8 stays what it is."""
+    data = encode(document)
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # half a character has no encoding, but it has an escape
+        return json.dumps(data, separators=(",", ":"))
+    return text
+
+
+def parse(text: str | bytes) -> Any:
+    """Give the value of a JSON text; whatever is wrong with it is a ValueError, too deep a nesting included."""
+    try:
+        return json.loads(text)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
 
 
 def loads(cls: type[T], text: str | bytes, where: str = "document") -> T:
     """Decode JSON text into `cls`; raises WireError."""
     try:
-        data = json.loads(text)
+        data = parse(text)
     except ValueError as error:
         raise WireError(f"{where}: not JSON ({error})") from error
-    except RecursionError as error:
-        raise WireError(f"{where}: nested too deeply") from error
     return decode(cls, data, where)
 
 
@@ -107,10 +119,17 @@ def _mapping(item: Any, data: Any, where: str) -> dict[str, Any]:
 
 def _scalar(hint: Any, data: Any, where: str) -> Any:
     if hint is float and type(data) is int:
-        return float(data)
+        return _float(data, where)
     if type(data) is not hint:
         raise WireError(f"{where}: expected {_NAMES.get(hint, hint)}, found {_kind(data)}")
     return data
+
+
+def _float(data: int, where: str) -> float:
+    try:
+        return float(data)
+    except OverflowError as error:
+        raise WireError(f"{where}: expected a number, found one of {len(str(data))} digits") from error
 
 
 _NAMES = {

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import signal
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests import leaks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+
+# A busy machine is no failure: what an example takes says nothing.
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
+
+# In a shell's background SIGINT is ignored, by all that is started from there, too: the tests' Ctrl-C would do nothing.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 class _Ownership:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from local import bundle as bundles
 from local.host import Host
 from local.links.here import HereLink
-from remote import processes, runs
+from remote.host import processes, sockets
+from remote.run import runs
 from remote.schema import (
     Exit,
     Job,
@@ -38,14 +39,14 @@ PATIENCE = 30.0
 BARE = bundles.pack(None, {})
 
 
-def until(condition: Callable[[], Any], what: str = "") -> Any:
+def until(condition: Callable[[], Any], what: str = "", *, patience: float = PATIENCE) -> Any:
     """Give the condition's value once it is true."""
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + patience
     while time.monotonic() < end:
         if value := condition():
             return value
         time.sleep(0.02)
-    raise AssertionError(f"not within {PATIENCE:g} s: {what or condition}")
+    raise AssertionError(f"not within {patience:g} s: {what or condition}")
 
 
 class Lab:
@@ -86,6 +87,11 @@ class Lab:
     def run(self, name: str) -> Run:
         run = runs.find(self.workdir, name)
         assert run is not None
+        return run
+
+    def extracting(self, run: Run) -> Run:
+        """Wait until the supervisor has written down that the job is at work."""
+        until(lambda: self.state(run).phase == "extracting", f"{run.id} at work")
         return run
 
     def ended(self, run: Run) -> Exit:
@@ -135,5 +141,6 @@ class Lab:
                 os.kill(state.pid, signal.SIGKILL)
             left += processes.of_run(run)
             processes.end(lambda run=run: processes.of_run(run), grace=0.0)  # type: ignore[misc]
+            sockets.sweep(run)
         self.host.link.close()
         return left

@@ -9,23 +9,25 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
 from rich.markup import escape
 from rich.panel import Panel
 from rich.table import Table
 
 import remote
-from local import inventory, render, runs, targets, telling
+from local import guard, inventory, render, runs, targets, telling
 from local.demo import host, material
 from local.demo.place import here, write
 from local.errors import GateRefused, PrudentError, UsageError
 from local.session import Session
 from local.summary import duration, print_way_back, size
-from local.tasks import gate, run
+from local.tasks import extract, gate
+from local.tasks.run import ENDED
 from remote import wire
 from remote.schema import Verdict
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from local.demo.place import Place
     from local.screen import Screen
 
@@ -56,8 +58,8 @@ def down(screen: Screen) -> None:
 def demo(screen: Screen, *, svg: str | None = None, fresh: bool = False) -> None:
     """Show the gate refusing the unpatched stack, passing the patched one, then extract and verify."""
     if svg:
-        screen.console = Console(
-            file=screen.err, record=True, width=WIDTH, force_terminal=True, force_interactive=False, highlight=False
+        screen.console = guard.console(
+            screen.err, screen.secrets, record=True, width=WIDTH, force_terminal=True, force_interactive=False
         )
     console, place, began = screen.console, here(), time.monotonic()
     _title(console, "A host", "an SSH server with a key of its own, another Python, a tiny random Llama")
@@ -78,7 +80,7 @@ def demo(screen: Screen, *, svg: str | None = None, fresh: bool = False) -> None
         _title(console, "The run", "detached and supervised on the host; we only watch")
         _clear(session, place)
         extracting = time.monotonic()
-        run.extract(session)
+        extract.extract(session)
     except KeyboardInterrupt:
         print_way_back(console, session.name, session.run)
         raise
@@ -132,7 +134,7 @@ def _identity(place: Place) -> str:
 def _clear(session: Session, place: Place) -> None:
     """Start from no outputs, so that the job is really done again; a run in progress is attached to instead."""
     found = runs.status(session.host, bundle=session.payload, limit=1)
-    if found and found[0].phase not in run.ENDED:
+    if found and found[0].phase not in ENDED:
         return
     if place.output.exists():
         shutil.rmtree(place.output)

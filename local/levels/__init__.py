@@ -7,25 +7,37 @@ level is a new `Stage`, put where it belongs in `STAGES`.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from local.levels import probe, static
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from local.levels.context import Context
     from remote.schema import Check
 
 
+class Checks(Protocol):
+    """The checks of a stage, as they are decided."""
+
+    def __iter__(self) -> Iterator[Check]: ...
+    def close(self) -> None:
+        """Want no more of them."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One step that decides one or more levels at once."""
+    """One step that decides one or more levels: begun ahead of its turn, it gives its checks when they are asked for.
+
+    Whatever a step has begun ends when its checks are closed.
+    """
 
     levels: tuple[str, ...]
-    run: Callable[[Context], tuple[Check, ...]] = field(repr=False)
+    begin: Callable[[Context], Checks] = field(repr=False)
 
 
 FIRST = ("reach", "host", "patch")
-STAGES = (Stage(static.LEVELS, static.run), Stage(probe.LEVELS, probe.run))
+STAGES = (Stage(static.LEVELS, static.begin), Stage(probe.LEVELS, probe.begin))
 LEVELS = (*FIRST, *(level for stage in STAGES for level in stage.levels))

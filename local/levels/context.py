@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from local.host import Host
     from local.patches import Applied, Patch
-    from remote.schema import HostFacts, Job
+    from remote.schema import HostFacts, Job, SurfaceAnswer
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -28,6 +28,8 @@ class Context:
     secrets: Mapping[str, str] = field(repr=False)
     until: str | None = None
     usd_per_hour: float | None = None
+    sharers: int = 1
+    surface: SurfaceAnswer | None = None  # where it came along with the facts
 
     @property
     def reviewed(self) -> bool:

@@ -7,19 +7,25 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from local import surface
+from local.later import Room
 from local.levels.decide import SKIP, check
-from local.static.examine import Examination, Subject, baseline_of, examine
+from local.sharing import Shared
 from remote.engines.defaults import gate_of
 from remote.schema import Check
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Generator, Mapping, Sequence
 
     from local.levels.context import Context
+    from local.static import examine as static
+    from local.static.examine import Examination, Subject
     from local.static.tree import Surface
     from remote.schema import Job
+else:  # a remembered verdict needs none of it
+    static = Room("local.static.examine")
 
 LEVELS = ("static",)
+_SHARED: Shared[Decided] = Shared()
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +36,34 @@ class Decided:
     examination: Examination
 
 
-def run(context: Context) -> tuple[Check, ...]:
+def begin(context: Context) -> Generator[Check]:
     """Fetch the surface where the laptop lacks it, and decide."""
     if not gate_of(context.job).modules:
-        return (_nothing(),)
-    sources = surface.fetch(context.host, context.job, bundle=context.bundle)
-    return (decide(context.job, sources, context.applied.files, reviewed=context.reviewed).check,)
+        yield _nothing()
+        return
+    named = context.facts.architectures
+    if context.surface is not None:
+        sources = surface.received(context.host.name, context.job, context.surface, architectures=named)
+    else:
+        sources = surface.fetch(context.host, context.job, bundle=context.bundle, architectures=named)
+    began = time.monotonic()
+    seen = decided(
+        context.job,
+        sources,
+        context.applied.files,
+        reviewed=context.reviewed,
+        architectures=named,
+    )
+    yield replace(seen.check, seconds=round(time.monotonic() - began, 3))
+
+
+def decided(
+    job: Job, sources: Surface, patched: Mapping[str, str], *, reviewed: bool, architectures: Sequence[str]
+) -> Decided:
+    """Decide once: hosts with the same packages and patches share one examination, and it may have begun ahead."""
+    named = sources.fingerprint or id(sources), sources.python, sources.versions
+    key = *named, tuple(sorted(patched.items())), gate_of(job).modules, reviewed, tuple(architectures)
+    return _SHARED.once(key, lambda: decide(job, sources, patched, reviewed=reviewed, architectures=architectures))
 
 
 def decide(
@@ -51,11 +79,17 @@ def decide(
     began = time.monotonic()
     modules = gate_of(job).modules
     if not modules:
-        return Decided(_nothing(), Examination((), {}))
-    subject = Subject(sources, modules, patched, tuple(architectures), reviewed)
-    examination = examine(subject)
-    facts = {"modules": list(modules), "versions": dict(sources.versions), **_told(subject, examination)}
-    made = check("static", examination.findings(everything=everything), facts)
+        return Decided(_nothing(), static.Examination((), {}))
+    subject = static.Subject(sources, modules, patched, tuple(architectures), reviewed)
+    examination = static.examine(subject)
+    facts = {
+        "modules": list(modules),
+        "architectures": list(architectures),
+        "versions": dict(sources.versions),
+        **_told(subject, examination),
+    }
+    found = examination.findings(everything=everything)
+    made = check("static", sorted(found, key=lambda each: each.severity != "error"), facts)  # what matters first
     return Decided(replace(made, seconds=round(time.monotonic() - began, 3)), examination)
 
 
@@ -66,7 +100,7 @@ def _nothing() -> Check:
 
 
 def _told(subject: Subject, examination: Examination) -> dict[str, object]:
-    known = baseline_of(subject)
+    known = static.baseline_of(subject)
     dismissed: dict[str, int] = {}
     for problem in examination.problems:
         if problem.dismissed is not None:

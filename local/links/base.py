@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, Self
@@ -10,14 +11,29 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 
+# What shells take for their own even between single quotes: csh `!` and the end of a line, fish a backslash.
+_TREACHEROUS = re.compile(r"[!\\\n]")
+_DECODE = 'eval "exec $(printf %b "$0")"'
+
+
 @dataclass(frozen=True, slots=True)
 class Command:
-    """Words for the host's shell; quoting happens here and nowhere else."""
+    """Words for the host's login shell, whichever it is; quoting happens here and nowhere else."""
 
     words: tuple[str, ...]
 
     def __str__(self) -> str:
-        return shlex.join(self.words)
+        line = " ".join(map(_quoted, self.words))
+        if not _TREACHEROUS.search(line):
+            return line
+        hidden = _TREACHEROUS.sub(lambda found: f"\\0{ord(found[0]):03o}", line)
+        return shlex.join(("sh", "-c", _DECODE, hidden))
+
+
+def _quoted(word: str) -> str:
+    """Quote a word, and what is plain to sh alone: zsh's `=name`, fish's `%self`, an assignment in front."""
+    quoted = shlex.quote(word)
+    return f"'{quoted}'" if quoted == word and set("=%").intersection(word) else quoted
 
 
 @dataclass(frozen=True, slots=True)

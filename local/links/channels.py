@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Self
 
 import paramiko
 
-from local.errors import LinkLost
+from local.errors import LinkLost, Unreachable
+from local.links import forwarding
 from local.links.base import Answer
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ CHUNK = 1 << 16
 KEPT = 1 << 13  # bytes of a stream's stderr that are kept
 ENDING = 2.0  # seconds that the exit code may take from the end of the output
 OPENING = 15.0
+CROWDED = 3.0  # seconds for a session to become free
 GRACE = 1.0  # what overruns its deadline by this is freed by closing the connection under it
 BROKEN = (paramiko.SSHException, OSError, EOFError)
 
@@ -47,8 +49,10 @@ def run(connection: Connection, command: Command, stdin: bytes, deadline: float,
 @contextlib.contextmanager
 def started(connection: Connection, command: Command, stdin: bytes) -> Iterator[paramiko.Channel]:
     """Give the channel of a started command; what fails on it takes the connection along, so that nothing waits."""
-    channel = connection.transport.open_session(timeout=OPENING)
+    channel = _session(connection)
     try:
+        if connection.lent:
+            forwarding.ask(channel, connection.lent)
         start(channel, command, stdin)
         yield channel
     except BaseException:
@@ -56,6 +60,21 @@ def started(connection: Connection, command: Command, stdin: bytes) -> Iterator[
         raise
     finally:
         channel.close()  # frees its descriptors too, which Paramiko else leaves to the garbage collector
+
+
+def _session(connection: Connection) -> paramiko.Channel:
+    """Open a session; where the server has none to give, that of a command just ended may be free in a moment."""
+    until = time.monotonic() + CROWDED
+    while True:
+        try:
+            return connection.transport.open_session(timeout=OPENING)
+        except paramiko.ChannelException as error:
+            if time.monotonic() > until:
+                raise Unreachable(
+                    f"the server lets us in and opens no session: {error.text}",
+                    remedy="Look at MaxSessions in its sshd_config, and at what else is open there.",
+                ) from error
+        time.sleep(0.05)
 
 
 def start(channel: paramiko.Channel, command: Command, stdin: bytes) -> None:
@@ -125,6 +144,14 @@ class SshStream:
 
     def read(self, timeout: float) -> bytes:
         """Give the next bytes, b"" at the end; raises LinkLost when none came in time or the link broke."""
+        try:
+            return self._next(timeout)
+        except BROKEN as error:  # Paramiko answers what it reads (the window), and may find the socket gone
+            if self._closed:
+                return b""
+            raise self._connection.lost(f"the connection broke: {error or type(error).__name__}") from error
+
+    def _next(self, timeout: float) -> bytes:
         until = time.monotonic() + timeout
         stdout: list[bytes] = []
         with Readable(self._channel) as readable:

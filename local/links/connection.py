@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import socket
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -12,19 +13,20 @@ import paramiko
 from fabric.config import Config, SSHConfig
 
 from local.errors import LinkLost
-from local.links import hostkeys, trouble
+from local.links import algorithms, hostkeys, trouble
+from local.links.hops import BEAT, SILENCE
+from local.links.hostpolicy import Policy
 from local.links.sockets import dial, through
+from local.links.transport import transport_for
 from local.links.userkeys import UserKeys
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from local.links.hops import Resolved
     from local.links.settings import SshSettings
-    from local.links.sshconfig import Resolved
 
-BEAT = 5.0  # seconds between two probes of a connection
-SILENCE = 10.0  # an unanswered probe means after this long that the link is dead
-NO_REKEY = 1 << 62  # Paramiko deadlocks when it starts a key exchange under load; the server starts them in time
+PUBLIC_KEYS = paramiko.Transport._preferred_pubkeys  # type: ignore[attr-defined]  # noqa: SLF001 - the only list
 
 # Paramiko reports through logging what it also raises; we tell it once, in our words.
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
@@ -33,8 +35,10 @@ logging.getLogger("paramiko").addHandler(logging.NullHandler())
 class Connection:
     """A chain of authenticated transports, the last one being the host's; `why` says why it was given up."""
 
-    def __init__(self, chain: list[fabric.Connection]) -> None:
+    def __init__(self, chain: list[fabric.Connection], hop: Resolved) -> None:
         self._chain = chain
+        self.lent = hop.lent
+        self._beat, self._silence = min(BEAT, hop.alive_every), min(SILENCE, hop.alive_within)
         self._closing = threading.Lock()
         self._ended = threading.Event()
         self.why = ""
@@ -68,11 +72,11 @@ class Connection:
     def _watch(self) -> None:
         """Probe with a deadline of our own: a transport thinks itself active on a dead link for hours."""
         transport = self.transport
-        while not self._ended.wait(BEAT) and transport.is_active():
+        while not self._ended.wait(self._beat) and transport.is_active():
             answered = threading.Event()
             threading.Thread(target=_probe, args=(transport, answered), name="probe", daemon=True).start()
-            if not answered.wait(SILENCE) and not self._ended.is_set():
-                self.close(f"the host has not answered for {SILENCE:g} s")
+            if not answered.wait(self._silence) and not self._ended.is_set():
+                self.close(f"the host has not answered for {self._silence:g} s")
 
 
 def connect(
@@ -87,7 +91,7 @@ def connect(
         for link in reversed(chain):
             _shut(link)
         raise
-    return Connection(chain)
+    return Connection(chain, hops[-1])
 
 
 def _open(
@@ -96,28 +100,30 @@ def _open(
     sock = None
     link = None
     try:
-        sock = _reach(hop, settings, gateway)
+        sock = _reach(hop, gateway)
         link = _prepared(hop, settings, notice, sock, pin_file)
         link.open()
     except BaseException as error:
+        said = ""
         if link is not None:
+            said = getattr(link.client.get_transport(), "farewell", "")
             _shut(link)
         if sock is not None:
             sock.close()
         if not isinstance(error, Exception):
             raise
-        raise trouble.explain(error, target=str(hop), where=settings.name) from error
+        raise trouble.explain(error, target=str(hop), where=settings.name, said=said) from error
     return link
 
 
-def _reach(hop: Resolved, settings: SshSettings, gateway: Any) -> Any:
+def _reach(hop: Resolved, gateway: Any) -> Any:
     if gateway is not None:
         transport = gateway.client.get_transport()
         place = (hop.host, hop.port)
-        return transport.open_channel("direct-tcpip", place, ("127.0.0.1", 0), timeout=settings.connect_timeout)
+        return transport.open_channel("direct-tcpip", place, ("127.0.0.1", 0), timeout=hop.connect_timeout)
     if hop.proxy_command:
         return through(hop.proxy_command)
-    return dial(hop.host, hop.port, settings.connect_timeout)
+    return dial(hop.host, hop.port, hop.connect_timeout, family=hop.family, source=hop.bind_address)
 
 
 def _prepared(
@@ -135,60 +141,14 @@ def _prepared(
             "timeout": settings.banner_timeout,
             "banner_timeout": settings.banner_timeout,
             "auth_timeout": settings.auth_timeout,
-            "channel_timeout": settings.connect_timeout,
+            "channel_timeout": hop.connect_timeout,
+            "disabled_algorithms": {"pubkeys": algorithms.refused_signatures(hop, PUBLIC_KEYS)},
             "auth_strategy": UserKeys(hop),
-            "transport_factory": _transport_for(hop, pin_file),
+            "transport_factory": transport_for(hop, pin_file),
         },
     )
-    link.client.set_missing_host_key_policy(_Policy(hop, settings, notice, pin_file))
+    link.client.set_missing_host_key_policy(Policy(hop, settings.name, notice, pin_file))
     return link
-
-
-class Transport(paramiko.Transport):
-    """Paramiko's, whose thread does not trip over a channel that is being opened while the connection dies."""
-
-    def run(self) -> None:
-        """Serve the connection until it ends."""
-        try:
-            super().run()
-        except AttributeError:  # it lists a channel before it has told it whose it is
-            self.close()  # what it had still to do: whoever waits is told
-
-
-def _transport_for(hop: Resolved, pin_file: Any) -> Callable[..., paramiko.Transport]:
-    def make(sock: Any, **options: Any) -> paramiko.Transport:
-        transport = Transport(sock, **options)
-        security = transport.get_security_options()
-        entries = hostkeys.read((*hop.known_hosts, pin_file))
-        security.key_types = hostkeys.preferred(entries, hop.known_as, security.key_types)
-        transport.packetizer.REKEY_BYTES = NO_REKEY
-        transport.packetizer.REKEY_PACKETS = NO_REKEY
-        return transport
-
-    return make
-
-
-class _Policy(paramiko.MissingHostKeyPolicy):
-    """Judges every key: the client is given no known keys of its own, so that it asks us each time."""
-
-    def __init__(self, hop: Resolved, settings: SshSettings, notice: Callable[[str], None], pin_file: Any) -> None:
-        self._hop = hop
-        self._settings = settings
-        self._notice = notice
-        self._pin_file = pin_file
-
-    def missing_host_key(self, client: paramiko.SSHClient, hostname: str, key: paramiko.PKey) -> None:  # noqa: ARG002
-        """Let a key pass or raise HostKeyError."""
-        said = hostkeys.verify(
-            self._hop.known_as,
-            hostkeys.Key(key.get_name(), key.asbytes()),
-            files=self._hop.known_hosts,
-            pin_file=self._pin_file,
-            strict=self._settings.host_key == "strict",
-            where=self._settings.name,
-        )
-        if said:
-            self._notice(said)
 
 
 def _probe(transport: paramiko.Transport, answered: threading.Event) -> None:
@@ -199,6 +159,9 @@ def _probe(transport: paramiko.Transport, answered: threading.Event) -> None:
 
 def _shut(link: fabric.Connection) -> None:
     transport = link.client.get_transport()
+    if transport is not None:
+        with contextlib.suppress(Exception):  # its thread wakes up at once, and not at its next look in 0.1 s
+            transport.sock.shutdown(socket.SHUT_RDWR)
     with contextlib.suppress(Exception):  # whatever it says, it is let go of
         link.client.close()
     if transport is not None:

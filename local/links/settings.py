@@ -19,6 +19,7 @@ class SshSettings:
     alias: str | None = None
     ssh_config: str | None = None  # a file to read instead of the user's own (`ssh -F`)
     host_key: Literal["accept-new", "strict"] = "accept-new"
-    connect_timeout: float = 15.0
+    forward_agent: bool = False
+    connect_timeout: float | None = None
     banner_timeout: float = 45.0
     auth_timeout: float = 30.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 import subprocess
 import time
@@ -12,17 +13,21 @@ UNANSWERED = 20.0  # seconds that sent data may stay unacknowledged before the k
 UNSENT = 1 << 17  # bytes that wait in the kernel to be sent
 
 
-def dial(host: str, port: int, timeout: float) -> socket.socket:
+def dial(
+    host: str, port: int, timeout: float, *, family: int = socket.AF_UNSPEC, source: str | None = None
+) -> socket.socket:
     """Connect to the first of a host's addresses that answers; raises OSError of the last that did not."""
     until = time.monotonic() + timeout
     failure: OSError = TimeoutError(f"no address of {host} answered")
-    for family, kind, protocol, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+    for found, kind, protocol, _, address in socket.getaddrinfo(host, port, family, socket.SOCK_STREAM):
         left = until - time.monotonic()
         if left <= 0:
             break
-        sock = socket.socket(family, kind, protocol)
+        sock = socket.socket(found, kind, protocol)
         try:
             sock.settimeout(left)
+            if source is not None:
+                sock.bind((source, 0))
             sock.connect(address)
         except OSError as error:
             sock.close()
@@ -46,9 +51,10 @@ def tune(sock: socket.socket) -> None:
 def through(command: str) -> CommandSocket:
     """Start a ProxyCommand and give the socket whose other end is its input and output."""
     near, far = socket.socketpair()
+    shell = os.environ.get("SHELL") or "/bin/sh"  # as OpenSSH does
     with far:
         process = subprocess.Popen(
-            ["/bin/sh", "-c", f"exec {command}"], stdin=far.fileno(), stdout=far.fileno(), start_new_session=True
+            [shell, "-c", f"exec {command}"], stdin=far.fileno(), stdout=far.fileno(), start_new_session=True
         )
     return CommandSocket(near, process)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import tenacity
 
-from local.errors import LinkLost
+from local.errors import LinkLost, Unreachable
 from local.links import channels, connection, sshconfig, trouble
 from local.links.channels import SshStream
 
@@ -15,10 +15,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from local.links.base import Answer, Command
+    from local.links.hops import Resolved
     from local.links.settings import SshSettings
 
 TRIES = 3
 PATIENCE = 30.0
+CROWDED = "MaxStartups"  # a server that says this lets us in as soon as another has been let in
 
 
 def open_link(settings: SshSettings, *, ssh_config: str | None = None, pin_file: Path | None = None) -> SshLink:
@@ -34,7 +36,7 @@ class SshLink:
         self.notices: list[str] = []
         self._ssh_config = ssh_config or settings.ssh_config
         self._pin_file = pin_file
-        self._hops: list[sshconfig.Resolved] = []
+        self._hops: list[Resolved] = []
         self._connection: connection.Connection | None = None
         self._lock = threading.Lock()
 
@@ -47,7 +49,7 @@ class SshLink:
         held = self._held()
         try:
             return channels.run(held, command, stdin, deadline, limit)
-        except LinkLost as error:
+        except (LinkLost, Unreachable) as error:
             held.close()  # nothing more is known of it; the next command dials anew
             error.where = error.where or self.settings.name
             raise
@@ -56,7 +58,7 @@ class SshLink:
         """Start a command on a connection of its own and read its output as it comes."""
         try:
             return SshStream(self._connect(), command, stdin)
-        except LinkLost as error:
+        except (LinkLost, Unreachable) as error:
             error.where = error.where or self.settings.name
             raise
 
@@ -83,22 +85,29 @@ class SshLink:
     def _connect(self) -> connection.Connection:
         attempts = tenacity.Retrying(
             retry=tenacity.retry_if_exception(trouble.worth_another_try),
-            stop=tenacity.stop_after_attempt(TRIES) | tenacity.stop_after_delay(PATIENCE),
+            stop=tenacity.stop_after_delay(PATIENCE) | _TriedEnough(),
             wait=tenacity.wait_exponential(multiplier=0.3, max=5.0) + tenacity.wait_random(0, 0.5),
             reraise=True,
         )
         return attempts(connection.connect, self._route(), self.settings, self._note, pin_file=self._pin_file)
 
-    def _route(self) -> list[sshconfig.Resolved]:
+    def _route(self) -> list[Resolved]:
         """Give the hops to the host, the host last; ssh_config is asked once per link."""
         if not self._hops:
-            target = sshconfig.resolve(self.settings, ssh_config=self._ssh_config)
-            jumps = [sshconfig.hop(jump, ssh_config=self._ssh_config, settings=self.settings) for jump in target.jumps]
-            if target.note:
-                self._note(target.note)
-            self._hops = [*jumps, target]
+            hops = sshconfig.route(self.settings, ssh_config=self._ssh_config)
+            for note in dict.fromkeys(note for hop in hops for note in hop.notes):
+                self._note(note)
+            self._hops = hops
         return self._hops
 
     def _note(self, text: str) -> None:
         if text not in self.notices:
             self.notices.append(text)
+
+
+class _TriedEnough(tenacity.stop.stop_base):
+    """Some tries are enough, but for a server that says it will let us in later."""
+
+    def __call__(self, retry_state: tenacity.RetryCallState) -> bool:
+        error = retry_state.outcome.exception() if retry_state.outcome else None
+        return retry_state.attempt_number >= TRIES and CROWDED not in getattr(error, "message", "")

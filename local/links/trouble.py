@@ -7,11 +7,10 @@ import socket
 from typing import TYPE_CHECKING
 
 import paramiko
-from paramiko.auth_strategy import AuthFailure
 from paramiko.ssh_exception import IncompatiblePeer
 
 from local.errors import Denied, HostKeyError, PrudentError, Unreachable
-from local.links import userkeys
+from local.links.account import Refused, remedy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,21 +24,18 @@ SPELLING = "Check its spelling, or the network's name service."
 NO_ROUTE = "Check the address, the network or VPN, and the firewall between."
 
 
-def explain(error: BaseException, *, target: str, where: str) -> PrudentError:
-    """Give our error for what stopped a connection; `target` is user@host:port."""
+def explain(error: BaseException, *, target: str, where: str, said: str = "") -> PrudentError:
+    """Give our error for what stopped a connection; `target` is user@host:port, `said` the server's last word."""
     if isinstance(error, PrudentError):
         return error
-    if isinstance(error, AuthFailure) and not userkeys.lost(error):
-        return Denied(
-            f"{target} lets none of our keys in: {userkeys.tried(error)}",
-            remedy="Name the right `user` and `identity_file`, or have the key put into the host's authorized_keys.",
-            where=where,
-        )
+    if isinstance(error, Refused):
+        return Denied(f"{target} lets none of our keys in: {error.account}", remedy=remedy(error.account), where=where)
     if isinstance(error, IncompatiblePeer):
-        remedy = "Its SSH server is too old for this Paramiko."
-        return Unreachable(f"{target} has no algorithm in common with us: {error}", remedy=remedy, where=where)
-    message, remedy = _words(error)
-    trouble = Unreachable(f"{target} {message}", remedy=remedy, where=where)
+        advice = "Its SSH server is too old for this Paramiko."
+        return Unreachable(f"{target} has no algorithm in common with us: {error}", remedy=advice, where=where)
+    message, advice = _words(error)
+    word = f"; it says: {said}" if said else ""
+    trouble = Unreachable(f"{target} {message}{word}", remedy=advice, where=where)
     trouble.transient = not _is_unknown_name(error) and FOREIGN not in str(error)
     return trouble
 
@@ -56,9 +52,9 @@ def worth_another_try(error: BaseException) -> bool:
 
 def _words(error: BaseException) -> tuple[str, str]:
     text = str(error) or type(error).__name__
-    for applies, message, remedy in _KNOWN:
+    for applies, message, advice in _KNOWN:
         if applies(error, text):
-            return message.format(text=text), remedy
+            return message.format(text=text), advice
     return f"cannot be reached: {text}", NO_ROUTE
 
 
@@ -79,5 +75,9 @@ _KNOWN: tuple[tuple[Callable[[BaseException, str], bool], str, str], ...] = (
     (lambda _, t: "banner" in t, "answers, but not as an SSH server does (no banner)", f"{WRONG_PORT} {BUSY}"),
     (lambda _, t: "No existing session" in t or "imed out" in t, "took the connection, then fell silent", BUSY),
     (lambda e, _: isinstance(e, paramiko.ChannelException), "is beyond its jump host's reach ({text})", NO_ROUTE),
-    (lambda e, _: isinstance(e, ConnectionResetError | EOFError | AuthFailure), "broke the connection off", BUSY),
+    (
+        lambda e, _: isinstance(e, ConnectionResetError | EOFError | paramiko.AuthenticationException),
+        "broke the connection off",
+        BUSY,
+    ),
 )

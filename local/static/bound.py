@@ -38,9 +38,17 @@ def check(sources: Sources, at: Checked, architectures: Sequence[str] = ()) -> I
 
 
 def family(sources: Sources, wanted: Collection[str], architectures: Sequence[str] = ()) -> tuple[Model, ...]:
-    """Give the model classes that have most of the attributes, or one less; with architectures, of their modules."""
+    """Give the model classes that have most of the attributes, or one less.
+
+    With architectures, those of their modules; where no class there is like this (a wrapper around a text model that
+    its configuration does not name), all are looked at.
+    """
     found = models.models(sources, frozenset(wanted))
     modules = models.modules_of(sources, architectures)
+    return _fitting(found, wanted, modules) or _fitting(found, wanted, frozenset())
+
+
+def _fitting(found: Sequence[Model], wanted: Collection[str], modules: Collection[str]) -> tuple[Model, ...]:
     scored = [
         (score, model)
         for model in found
@@ -57,7 +65,11 @@ def _problem(sources: Sources, at: Checked, node: ast.Attribute, members: tuple[
     having = sum(node.attr in model.attributes for model in members)
     share = f"only {having} of the {len(members)}" if having else f"none of the {len(members)}"
     message = f"`{node.attr}` is used on a model, but {share} model classes that fit this code have it"
-    instead = f"; {example.name} and its like have `{successor}`, which takes the same arguments" if successor else ""
+    like = f"{example.name} and its like have"
+    if len(members) == 1:
+        message = f"`{node.attr}` is used on a model, and {example.name}, which fits this code, does not have it"
+        like = "it has"
+    instead = f"; {like} `{successor}`, which takes the same arguments" if successor else ""
     now = sources.find(example.module, f"{example.name}.{successor}") if successor else None
     column, end = at.columns(node)
     return Problem(

@@ -36,8 +36,8 @@ class Examiner:
         self.known = known
         self.sources = Sources(laid)
         self.dropped: dict[ast.Call, set[str]] = {}
-        self.modules = {name: self.sources.module(name) for name in subject.modules}
-        self.calls = {name: calls(self.sources, m) for name, m in self.modules.items() if m is not None}
+        self.modules: dict[str, Module | None] = {}
+        self.calls: dict[str, tuple[Call, ...]] = {}
         self.files = {name: laid.relative(m) for name in subject.modules if (m := laid.path(name)) is not None}
 
     def examine(self) -> Examination:
@@ -45,6 +45,7 @@ class Examiner:
         # ty is a program of its own: our checks run beside it.
         with ThreadPoolExecutor(1) as beside:
             said = beside.submit(ty.run, self.project, sorted(self.files.values()), python=self.subject.surface.python)
+            self._read()
             problems = list(self._absent())
             for name, module in self.modules.items():
                 if module is not None:
@@ -52,6 +53,10 @@ class Examiner:
             problems += self._typed(said.result())
         texts = {self.files[name]: module.text for name, module in self.modules.items() if module is not None}
         return Examination(tuple(sorted(problems, key=lambda p: (p.file, p.line, p.column, p.rule, p.subject))), texts)
+
+    def _read(self) -> None:
+        self.modules = {name: self.sources.module(name) for name in self.subject.modules}
+        self.calls = {name: calls(self.sources, m) for name, m in self.modules.items() if m is not None}
 
     def _absent(self) -> Iterable[Problem]:
         for name in self.subject.modules:

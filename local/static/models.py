@@ -1,6 +1,7 @@
 """vLLM's model classes as their sources tell: what their instances have, and what their methods take.
 
-Parsing them takes a second, so what was read of a surface is kept in the cache under its fingerprint.
+Parsing them takes a second, so what was read of a surface is kept in the cache under its fingerprint, and which modules
+name the attributes that were asked for.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ TORCH = frozenset((
     "register_forward_hook", "register_forward_pre_hook", "apply", "requires_grad_", "forward", "get_submodule",
     "add_module", "half", "float", "bfloat16", "cuda", "cpu", "type", "zero_grad",
 ))  # fmt: skip
-_VERSION = 1  # of what is kept; another one is read again
+_VERSION = 2  # of what is kept; another one is read again
 _SPARE = 2  # names that a file may lack: they may come from a base in another file
 
 
@@ -48,16 +49,17 @@ class Model:
 def models(sources: Sources, wanted: frozenset[str]) -> tuple[Model, ...]:
     """Give the classes with a `forward` whose files name nearly all of the wanted attributes."""
     kept = _file(sources)
-    known = _known(kept)
-    found: list[Model] = []
-    before = len(known)
-    for name in _naming(sources, wanted):
+    known, naming = _known(kept)
+    asked = " ".join(sorted(wanted))
+    new = asked not in naming
+    if new:
+        naming[asked] = tuple(_naming(sources, wanted))
+    for name in naming[asked]:
         if name not in known:
-            known[name] = tuple(_read(sources, name))
-        found += known[name]
-    if kept is not None and len(known) > before:
-        _keep(kept, known)
-    return tuple(found)
+            known[name], new = tuple(_read(sources, name)), True
+    if kept is not None and new:
+        _keep(kept, known, naming)
+    return tuple(model for name in naming[asked] for model in known[name])
 
 
 def modules_of(sources: Sources, architectures: Sequence[str]) -> frozenset[str]:
@@ -107,19 +109,21 @@ def _file(sources: Sources) -> Path | None:
     return folders.cache() / "models" / f"{sources.project.fingerprint}-{_VERSION}.json"
 
 
-def _known(file: Path | None) -> dict[str, tuple[Model, ...]]:
-    """Give what is kept, by module; nothing where it cannot be read."""
-    with contextlib.suppress(OSError, ValueError, TypeError, AttributeError):
-        data = json.loads(file.read_text("utf-8")) if file else {}
-        return {name: tuple(_decode(name, row) for row in rows) for name, rows in data.items()}
-    return {}
+def _known(file: Path | None) -> tuple[dict[str, tuple[Model, ...]], dict[str, tuple[str, ...]]]:
+    """Give what is kept, models by module and modules by the names asked for; nothing where it cannot be read."""
+    with contextlib.suppress(OSError, ValueError, TypeError, AttributeError, KeyError):
+        data = json.loads(file.read_text("utf-8")) if file else {"models": {}, "naming": {}}
+        read = {str(name): tuple(_decode(name, row) for row in rows) for name, rows in data["models"].items()}
+        naming = {str(asked): tuple(map(str, names)) for asked, names in data["naming"].items()}
+        return read, naming
+    return {}, {}
 
 
-def _keep(file: Path, known: Mapping[str, Sequence[Model]]) -> None:
+def _keep(file: Path, known: Mapping[str, Sequence[Model]], naming: Mapping[str, Sequence[str]]) -> None:
     rows = {name: [[m.name, sorted(m.attributes), m.methods] for m in found] for name, found in known.items()}
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile("w", dir=file.parent, encoding="utf-8", delete=False) as scratch:
-        json.dump(rows, scratch)
+        json.dump({"models": rows, "naming": naming}, scratch)
     Path(scratch.name).replace(file)
 
 

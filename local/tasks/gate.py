@@ -7,17 +7,29 @@ from dataclasses import dataclass
 from json import dumps
 from typing import TYPE_CHECKING, Any
 
-from local import gate, patches, render, runs, tables
-from local import report as reports
+from local import later, masks
 from local.errors import GateRefused, PrudentError
+from local.gateoptions import GateOptions
 from remote.schema import FactsRequest, HostFacts, RunStatus
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from local import gate, patches, render, runs, tables
+    from local import report as reports
     from local.gate import GateOutcome
+    from local.levels import ahead
     from local.patches import Patch
     from local.session import Session
+    from local.tasks import saving
+else:
+    ahead, gate, patches, render, runs, tables, reports, saving = map(
+        later.Room,
+        (
+            "local.levels.ahead", "local.gate", "local.patches", "local.render", "local.runs", "local.tables",
+            "local.report", "local.tasks.saving",
+        ),
+    )  # fmt: skip
 
 DEADLINE = 60.0
 
@@ -26,19 +38,24 @@ def preflight(session: Session, **options: Any) -> GateOutcome:
     """Take the host through the gate, showing each check as it is decided; raises GateRefused."""
     options["without"] = numbers(options.get("without"))
     console, name = session.console, session.label
-    chosen = gate.GateOptions(**options, usd_per_hour=session.target.usd_per_hour)
-    session.foresee(chosen)
-    session.outcome = outcome = gate.preflight(
-        session.host,
-        session.job,
-        chosen,
-        watch=lambda check: render.print_check(console, name, check),
-        secrets=session.secrets,
-    )
+    target, sharers = session.target, len(session.party.names) if session.party else 1
+    chosen = GateOptions(**options, usd_per_hour=target.usd_per_hour, gpus=target.gpus, sharers=sharers)
+    hint = session.foresee(chosen)
+    later.load("local.gate", "local.render")  # while the host answers
+    with ahead.examining(target.name, target.job, hint):
+        host = session.host
+        session.outcome = outcome = gate.preflight(
+            host,
+            session.job,
+            chosen,
+            watch=lambda check: render.print_check(console, name, check),
+            secrets=session.secrets,
+        )
     render.print_verdict(console, name, outcome.verdict)
     session.word = "pass (remembered)" if outcome.cached else outcome.verdict.verdict
     if outcome.verdict.verdict != "pass":
         session.word = f"refused at {outcome.verdict.level}"
+        saving.refused(session, outcome.verdict)
         raise GateRefused(f"the gate refused at level {outcome.verdict.level!r}", remedy="The findings above say why.")
     return outcome
 
@@ -63,7 +80,8 @@ def write_report(sessions: Sequence[Session], *, report: str | None = None, **_:
         outcomes[session.name] = session.outcome or session.error
         if not isinstance(outcomes[session.name], gate.GateOutcome | PrudentError):
             outcomes[session.name] = PrudentError(str(session.error or "interrupted"))
-    reports.write(report, reports.document(outcomes))
+    secrets = {secret for session in sessions for secret in session.secrets.values()}
+    reports.write(report, masks.within(reports.document(outcomes), secrets))
 
 
 @dataclass(frozen=True)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from local import checktask, patches, render, surface, tables
 from local import matrix as matrices
 from local.errors import GateRefused, UsageError
+from local.summary import print_error
 from local.tasks.gate import numbers
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from local.screen import Screen
     from local.static.tree import Surface
@@ -35,28 +37,50 @@ def check(
     left_out = numbers(without)
     kept = [(target, surface.remembered(target.name, target.job.name)) for target in chosen.targets]
     screen = chosen.screen
-    for _ in checktask.changes(patches.SERIES) if watch else [None]:
-        if watch and screen.console.is_terminal:
-            screen.console.file.write(CLEAR)
-        refused = []
+
+    def look() -> None:
+        refused, suggestions = [], {}
         for target, sources in kept:
             outcome = checktask.check(
-                target.job, sources, no_patches=no_patches, without=left_out, everything=everything
+                target.job,
+                sources,
+                no_patches=no_patches,
+                without=left_out,
+                everything=everything,
+                architectures=surface.architectures(target.name, target.job.name),
             )
             for made in outcome.checks:
                 render.print_check(screen.console, target.name if len(kept) > 1 else "", made)
             refused += [target.name] if outcome.failed else []
-            if suggest:
-                _suggest(screen, Path(suggest), outcome.suggestion)
-    if refused:
-        raise GateRefused(f"the static level refuses {', '.join(refused)}", remedy="The findings above say why.")
+            suggestions[target.name] = outcome.suggestion
+        if suggest:
+            _suggest(screen, suggest, suggestions)
+        if refused:
+            raise GateRefused(f"the static level refuses {', '.join(refused)}", remedy="The findings above say why.")
+
+    if watch:
+        _watch(screen, look)
+    else:
+        look()
+
+
+def _watch(screen: Screen, look: Callable[[], None]) -> None:
+    """Look again on every change of a patch: what is half written, or wrong, is told and does not end the watch."""
+    for _ in checktask.changes(patches.SERIES):
+        if screen.console.is_terminal:
+            screen.console.file.write(CLEAR)
+        try:
+            look()
+        except (GateRefused, UsageError) as error:
+            print_error(screen.console, error)
 
 
 def matrix(chosen: Chosen, *, package: str = "vllm", releases: str | None = None) -> None:
     """Show which releases of a package the first host's job fits, as they are and with the patches."""
     target = chosen.targets[0]
-    versions = matrices.choose(package, releases)
+    versions = matrices.choose(package, releases) if releases else ()
     under = _under(target, package)
+    versions = versions or matrices.choose(package, installed=under.version(package) or PINNED.get(package))
     rows = []
     for row in matrices.matrix(target.job, package, versions, under=under):
         rows.append(matrices.cells(row))
@@ -66,10 +90,27 @@ def matrix(chosen: Chosen, *, package: str = "vllm", releases: str | None = None
     tables.show((), tables.matrix(package, rows))
 
 
-def _suggest(screen: Screen, path: Path, suggestion: str) -> None:
-    if not suggestion:
+def _suggest(screen: Screen, name: str, suggestions: Mapping[str, str]) -> None:
+    """Write the patch of all known fixes; `-` is standard output, where nothing else goes.
+
+    A file holds one patch: hosts of different releases are asked for one by one.
+    """
+    different = sorted({made for made in suggestions.values() if made})
+    if not different:
         screen.console.print("no fix is known for what was found; nothing was written")
         return
+    if len(different) > 1:
+        named = ", ".join(host for host, made in suggestions.items() if made)
+        raise UsageError(
+            f"{named} need patches of their own; nothing was written",
+            where="--suggest",
+            remedy="Name one of them with -H.",
+        )
+    suggestion = different[0]
+    if name == "-":
+        sys.stdout.write(suggestion)
+        return
+    path = Path(name)
     try:
         path.write_text(suggestion, encoding="utf-8")
     except OSError as error:

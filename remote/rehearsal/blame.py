@@ -12,7 +12,7 @@ import traceback
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from remote import imports
+from remote.code import imports
 from remote.rehearsal import hints
 from remote.schema import Finding
 

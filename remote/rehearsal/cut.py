@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from remote.model_config import TEXT_KEYS
+from remote.model.model_config import TEXT_KEYS
 from remote.rehearsal import layers
 from remote.rehearsal.shrink import CannotShrink
 

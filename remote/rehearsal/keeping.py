@@ -6,10 +6,10 @@ from array import array
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from remote import outputs, samples
 from remote.engines.base import EngineError
 from remote.paths import Output
-from remote.tokens import Tokens
+from remote.prompts.tokens import Tokens
+from remote.results import outputs, samples
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,19 +7,16 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import sys
 import threading
 import traceback
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from remote.host import shared_memory
 from remote.rehearsal.blame import Frame
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-SHARED = re.compile(r"(/dev/shm/(?:psm_|torch_|sem\.mp-)\S+)$")
 
 
 @contextlib.contextmanager
@@ -48,8 +45,7 @@ def stack_of(thread: int) -> list[Frame]:
 
 
 def forget_shared_memory() -> None:
-    """Unlink the shared memory and semaphores that this process has mapped: who is killed cannot do it."""
-    maps = Path("/proc/self/maps")
-    for name in {match[1] for line in maps.read_text().splitlines() if (match := SHARED.search(line))}:
+    """Unlink the shared memory that this process and its workers have mapped: who is killed cannot do it."""
+    for name in shared_memory.of_session(os.getpid()) | shared_memory.of_processes([os.getpid()]):
         with contextlib.suppress(OSError):
             os.unlink(name)  # noqa: PTH108 - one system call

@@ -18,6 +18,8 @@ STEP = 64
 SQUARES = 10**8  # of lengths that Transformers computes on a CPU within seconds: a prompt of 10,000 tokens, 24 of 2,048
 PART = 256  # tokens that are compared of each prompt beyond that
 CPU_TOKENS = 8192  # of the largest batch, where a CPU computes it
+SHORT = (1, 3, 2, 5, 4)  # the lengths of a crowd, in turn
+CROWD = 1024  # prompts of one, at most: more than an engine takes at a time
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -67,12 +69,22 @@ def plan(job: Job, *, longest: int, block: int, vocabulary: int, seed: int = 0) 
     count, capped = _largest(job, longest)
     large = tuple(prompt(longest) for _ in range(count))
     in_parts = tuple(prompt(length) for length in IN_PARTS if longest >= max(IN_PARTS))
-    return Plan(batches=(*small, repeated, large), too_long=prompt(longest + 1), in_parts=in_parts, capped=capped)
+    crowd = tuple(prompt(length) for length in _crowd(size, max(map(len, small), default=0), longest))
+    batches = (*small, repeated, crowd, large) if crowd else (*small, repeated, large)
+    return Plan(batches=batches, too_long=prompt(longest + 1), in_parts=in_parts, capped=capped)
 
 
 def _lengths(longest: int, block: int) -> list[int]:
     wanted = {1, block - 1, block, block + 1, longest - 1, *BETWEEN}
     return sorted(length for length in wanted if 1 <= length < max(longest, 2))
+
+
+def _crowd(size: int, seen: int, longest: int) -> list[int]:
+    """Give the lengths of a batch with as many prompts as the job's, where none of the others has.
+
+    The largest batch has as many, but an engine takes its long ones a few at a time.
+    """
+    return [min(SHORT[place % len(SHORT)], longest) for place in range(min(size, CROWD))] if size > seen else []
 
 
 def _largest(job: Job, longest: int) -> tuple[int, str | None]:

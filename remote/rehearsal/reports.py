@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 import importlib
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from remote import imports
+from remote.code import imports
 from remote.engines.base import EngineError
 from remote.rehearsal import blame, compare, prompts
 from remote.schema import Finding
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 BLOCK = 16
 SHOWN = 3
+SHARED_LEAST = 8 << 20  # bytes in /dev/shm below which a worker that died is likely to have died of it
 
 
 def block_size(modules: Sequence[str]) -> int:
@@ -43,6 +45,16 @@ def entry(modules: Sequence[str], overlay: str) -> Finding:
                     rule="", message="", file=imports.shown(file or "", overlay), line=node.lineno, text=text
                 )
     return Finding(rule="", message="")
+
+
+def shared_memory_left(folder: str = "/dev/shm") -> str:  # noqa: S108 - the place itself
+    """Say so where shared memory is used up: whoever touches a page of it that has no room dies of a bus error."""
+    try:
+        found = os.statvfs(folder)
+    except OSError:
+        return ""
+    free = found.f_bavail * found.f_frsize
+    return f", and {folder} has {free >> 10} KiB free: a bus error, most likely" if free < SHARED_LEAST else ""
 
 
 def hangs(stack: list[Frame], modules: Collection[str], overlay: str, *, during: str, most: float) -> Finding:

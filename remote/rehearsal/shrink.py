@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from remote.model_config import TEXT_KEYS
+from remote.model.model_config import TEXT_KEYS
 from remote.rehearsal import layers
 
 if TYPE_CHECKING:

@@ -17,11 +17,26 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
+from remote.code import variables
 from remote.engines import base
 from remote.engines.base import EngineError
 from remote.engines.defaults import gate_of
 from remote.paths import Workdir
-from remote.rehearsal import blame, compare, keeping, precision, prompts, reports, shrink, squeeze, thin, tiny
+from remote.rehearsal import (
+    blame,
+    compare,
+    keeping,
+    leftovers,
+    precision,
+    prompts,
+    reports,
+    shrink,
+    squeeze,
+    target,
+    thin,
+    threads,
+    tiny,
+)
 from remote.rehearsal.limit import forget_shared_memory, limit
 from remote.rehearsal.reference import Reference
 from remote.rehearsal.said import Said
@@ -51,6 +66,7 @@ class Rehearsal:
     job: Job
     modules: tuple[str, ...]
     overlay: str
+    scratch: str | None = None
     said: Said = field(default_factory=Said)
     facts: dict[str, Any] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
@@ -73,8 +89,10 @@ class Rehearsal:
         said = self.said.text()
         traceback.print_exception(error)  # after the look at what others have told
         found = blame.finding(error, said, self.modules, self.overlay, during=self.during)
+        found = replace(found, message=found.message + variables.told(found.message, self.job.env))
         if DIED in said:
-            found = replace(found, message=f"{found.message}. A worker process {DIED}: native code ended it")
+            died = f"A worker process {DIED}: native code ended it{reports.shared_memory_left()}"
+            found = replace(found, message=f"{found.message}. {died}")
         if isinstance(error, EngineError):
             found = replace(reports.entry(self.modules, self.overlay), rule="rehearsal-rows", message=found.message)
         return found
@@ -91,13 +109,23 @@ class Outcome:
 
 
 def check(
-    job: Job, patched: Sequence[str], overlay: str, *, give_up: Callable[[Check], None], most: float = LIMIT
+    job: Job,
+    patched: Sequence[str],
+    overlay: str,
+    *,
+    give_up: Callable[[Check], None],
+    most: float = LIMIT,
+    scratch: str | None = None,
 ) -> Check:
-    """Rehearse a job; `give_up` gets the check, in another thread, when the time is up and must end the process."""
+    """Rehearse a job; `give_up` gets the check, in another thread, when the time is up and must end the process.
+
+    Samples are written below `scratch`, where somebody else tidies up should this process be killed.
+    """
     if job.engine not in base.ENGINES:
         reason = f"the engine {job.engine!r} runs a program of yours: only that program can rehearse it"
         return Check(id=LEVEL, status="skip", facts={"reason": reason})
-    rehearsal = Rehearsal(job=job, modules=tuple(dict.fromkeys((*gate_of(job).modules, *patched))), overlay=overlay)
+    modules = tuple(dict.fromkeys((*gate_of(job).modules, *patched)))
+    rehearsal = Rehearsal(job=job, modules=modules, overlay=overlay, scratch=scratch)
 
     def time_is_up(stack: list[Frame]) -> None:
         rehearsal.findings.append(reports.hangs(stack, rehearsal.modules, overlay, during=rehearsal.during, most=most))
@@ -116,6 +144,8 @@ def check(
 
 
 def _judged(rehearsal: Rehearsal) -> Check:
+    if not _configured(rehearsal):
+        return rehearsal.check()
     try:
         config = json.loads((Path(rehearsal.job.model) / "config.json").read_text("utf-8"))
         small = shrink.shrink(config, rehearsal.job)
@@ -133,25 +163,37 @@ def _judged(rehearsal: Rehearsal) -> Check:
     return rehearsal.check()
 
 
+def _configured(rehearsal: Rehearsal) -> bool:
+    """Make the engine's configuration for the target itself; False when that failed, and was noted."""
+    rehearsal.phase("while the configuration for the model itself was made")
+    try:
+        rehearsal.facts["configured"] = target.configure(rehearsal.job)
+    except Exception as error:  # noqa: BLE001 - whatever it is, the job would have met it
+        rehearsal.findings.append(rehearsal.crashed(error))
+        return False
+    return True
+
+
 def _rehearse(rehearsal: Rehearsal, small: Tiny, folder: Path, dtype: str) -> None:
-    with tempfile.TemporaryDirectory(prefix="prudent-gate-rehearsal-") as output:
+    with tempfile.TemporaryDirectory(prefix="prudent-gate-rehearsal-", dir=rehearsal.scratch) as output:
         job = replace(rehearsal.job, model=str(folder), layers=small.layers, output=output)
         engine = base.make(job)
         block = reports.block_size(rehearsal.modules)
         plan = prompts.plan(job, longest=engine.longest, block=block, vocabulary=small.vocabulary)
         rehearsal.facts |= reports.plan_facts(plan)
         with ThreadPoolExecutor(1, thread_name_prefix="rehearsal-reference") as pool:
-            awaited = pool.submit(_reference, folder, plan)
+            awaited = pool.submit(_reference, folder, plan, threads.taken())
             answers = _answers(rehearsal, engine, plan, job, dtype)
             if answers is not None:
                 limits = compare.bounds(dtype, experts=small.experts)
                 _compared(rehearsal, small, Outcome(plan, engine.layers, answers, awaited), limits)
 
 
-def _reference(folder: Path, plan: Plan) -> tuple[list[list[Any]], float]:
+def _reference(folder: Path, plan: Plan, usual: int) -> tuple[list[list[Any]], float]:
     began = time.monotonic()
-    reference = Reference(folder)
-    states = [reference.states(prompt[:part]) for prompt, part in zip(plan.prompts, plan.compared, strict=True)]
+    with threads.computing_with(threads.wanted(plan.compared, usual), usual):
+        reference = Reference(folder)
+        states = [reference.states(prompt[:part]) for prompt, part in zip(plan.prompts, plan.compared, strict=True)]
     return states, time.monotonic() - began
 
 
@@ -177,7 +219,7 @@ def _answers(rehearsal: Rehearsal, engine: Engine, plan: Plan, job: Job, dtype: 
 
 
 def _extracted(rehearsal: Rehearsal, engine: Engine, plan: Plan, job: Job) -> list[list[Any]]:
-    began = time.monotonic()
+    began, before = time.monotonic(), leftovers.held(engine)
     answers: list[list[Any]] = []
     for number, batch in enumerate(plan.batches, 1):
         lengths = ", ".join(map(str, map(len, batch)))
@@ -189,19 +231,38 @@ def _extracted(rehearsal: Rehearsal, engine: Engine, plan: Plan, job: Job) -> li
     seconds = time.monotonic() - began
     tokens = sum(len(prompt) for batch in plan.batches for prompt in batch)
     rehearsal.facts |= {"extract": round(seconds, 3), "tokens_per_second": round(tokens / seconds)}
+    if left := leftovers.told(before, leftovers.held(engine), len(answers)):
+        rehearsal.findings.append(leftovers.finding(left, reports.entry(rehearsal.modules, rehearsal.overlay)))
     return answers + _in_parts(rehearsal, engine, plan)
 
 
 def _in_parts(rehearsal: Rehearsal, engine: Engine, plan: Plan) -> list[list[Any]]:
-    """Try a batch that takes several steps. An error there is no reason to refuse the job; wrong rows are."""
+    """Try a batch that takes several steps; wrong rows there are errors of the comparison.
+
+    An exception refuses the job only where one of its own calls takes several steps: a prompt longer than a step holds.
+    All others are packed so that a step holds them, and where the KV cache is too small for a call, prompts wait whole.
+    """
     rehearsal.phase(f"in a batch that takes several steps ({prompts.STEP} tokens each)")
     try:
         with squeeze.steps_of(engine, prompts.STEP) as possible:
             return engine.extract(plan.in_parts) if possible and plan.in_parts else []
     except Exception as error:  # noqa: BLE001 - whatever it is
         found = rehearsal.crashed(error)
-        told = f"{found.message}. A run would meet it only where the KV cache is too small for a batch"
-        rehearsal.findings.append(replace(found, rule="rehearsal-in-parts", severity="warning", message=told))
+        held = squeeze.step_of(engine)
+        meets = held is not None and engine.longest > held
+        told = (
+            f"prompts of up to {engine.longest} tokens are computed in steps of {held}: the job will meet it"
+            if meets
+            else f"no call of this job takes several steps ({held} tokens each), so it will not meet it"
+        )
+        rehearsal.findings.append(
+            replace(
+                found,
+                rule="rehearsal-in-parts",
+                severity="error" if meets else "warning",
+                message=f"{found.message}. {told[0].upper()}{told[1:]}",
+            )
+        )
         return []
 
 

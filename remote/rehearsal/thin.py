@@ -17,15 +17,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from remote import batch
 from remote.engines import base
 from remote.engines.base import EngineError
-from remote.model_config import TEXT_KEYS
+from remote.model.model_config import TEXT_KEYS
 from remote.paths import Workdir
 from remote.rehearsal import blame, precision, prompts, reports, tiny, weigh
 from remote.rehearsal.cut import Thin, cut, fewer_experts
 from remote.rehearsal.said import Said
 from remote.rehearsal.shrink import CannotShrink
+from remote.run import batch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -127,7 +127,7 @@ def _ready(job: Job, target: Mapping[str, Any], facts: dict[str, Any]) -> Ready:
 
 def _rehearse(rehearsal: Rehearsal, ready: Ready, facts: dict[str, Any]) -> None:
     rehearsal.said = Said()  # what was told of the tiny model is no reason for what happens here
-    with tempfile.TemporaryDirectory(prefix="prudent-gate-rehearsal-") as output:
+    with tempfile.TemporaryDirectory(prefix="prudent-gate-rehearsal-", dir=rehearsal.scratch) as output:
         job = replace(ready.job, output=output)
         engine = base.make(job)
         try:

@@ -5,11 +5,13 @@ Kept under the workdir by a name that tells content, so the next gate finds it m
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
 import shutil
 import tempfile
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 
     from remote.rehearsal.shrink import Tiny
 
+MAKING = ".making-"  # what a folder is called until it is whole
+STALE = 24 * 3600.0  # seconds: nothing is made for that long
 RECIPE = 1  # counts changes of what is made of the same configuration
 OWN = ("config.json", "generation_config.json")  # the tiny model has its own; the target's name tokens beyond it
 WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".gguf", ".h5", ".msgpack", ".onnx", ".index.json")
@@ -49,7 +53,8 @@ def _made(folder: Path, beside: list[Path], fill: Callable[[Path], object]) -> P
     if (folder / "config.json").is_file():
         return folder
     folder.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = Path(tempfile.mkdtemp(prefix=".making-", dir=folder.parent))
+    _sweep(folder.parent)
+    unfinished = Path(tempfile.mkdtemp(prefix=MAKING, dir=folder.parent))
     try:
         for path in beside:
             (unfinished / path.name).symlink_to(path.resolve())
@@ -60,12 +65,23 @@ def _made(folder: Path, beside: list[Path], fill: Callable[[Path], object]) -> P
     return folder
 
 
+def _sweep(cache: Path) -> None:
+    """Remove what gates that were killed have begun to make."""
+    for path in cache.glob(f"{MAKING}*"):
+        with contextlib.suppress(OSError):
+            if time.time() - path.stat().st_mtime > STALE:
+                shutil.rmtree(path, ignore_errors=True)
+
+
 def _into_place(unfinished: Path, folder: Path) -> None:
+    """Put a folder in its place, unless another gate was first: its engine may be reading the same one there."""
+    if (folder / "config.json").is_file():
+        return
     shutil.rmtree(folder, ignore_errors=True)  # one without config.json is a ruin
     try:
         unfinished.rename(folder)
     except OSError:
-        if not (folder / "config.json").is_file():  # else another gate was first: its folder is the same
+        if not (folder / "config.json").is_file():
             raise
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from remote.model_config import DTYPE_SIZES
+from remote.model.model_config import DTYPE_SIZES
 from remote.rehearsal.cut import EXPERTS
 
 if TYPE_CHECKING:

@@ -3,6 +3,7 @@
 Times are seconds since the epoch (float) or durations in seconds; sizes are bytes; lengths are tokens.
 """
 
+from remote.schema.census import CensusAnswer, CensusRequest
 from remote.schema.facts import (
     CudaHome,
     Disk,
@@ -30,9 +31,10 @@ from remote.schema.gate import (
     VerdictAnswer,
     VerdictRequest,
 )
-from remote.schema.job import GateSpec, Job, Pattern, Retry
+from remote.schema.job import GateSpec, Hooks, Job, Pattern, Retry
 from remote.schema.outputs import ManifestClean, ManifestDamage, ManifestEntry, VerifyAnswer, VerifyRequest
 from remote.schema.run import (
+    Dealt,
     Exit,
     LaunchAnswer,
     LaunchRequest,
@@ -45,12 +47,36 @@ from remote.schema.run import (
     StopAnswer,
     StopRequest,
 )
+from remote.schema.send import SendRequest
+from remote.schema.story import (
+    CleanAnswer,
+    CleanRequest,
+    Excerpt,
+    ExpectAnswer,
+    ExpectRequest,
+    Rubbish,
+    Story,
+    StoryAnswer,
+    StoryRequest,
+    Verified,
+    Written,
+)
+from remote.schema.watch import DiskLeft, GpuReading, GpuReadings, Point, PulseAnswer, PulseRequest, Vitals
 
 __all__ = [
+    "CensusAnswer",
+    "CensusRequest",
     "Check",
+    "CleanAnswer",
+    "CleanRequest",
     "CudaHome",
+    "Dealt",
     "Disk",
+    "DiskLeft",
+    "Excerpt",
     "Exit",
+    "ExpectAnswer",
+    "ExpectRequest",
     "FabricManager",
     "FactsRequest",
     "Finding",
@@ -58,6 +84,9 @@ __all__ = [
     "Gpu",
     "GpuFacts",
     "GpuProcess",
+    "GpuReading",
+    "GpuReadings",
+    "Hooks",
     "HostFacts",
     "Job",
     "LaunchAnswer",
@@ -66,28 +95,39 @@ __all__ = [
     "ManifestDamage",
     "ManifestEntry",
     "Pattern",
+    "Point",
     "ProbeAnswer",
     "ProbeRequest",
+    "PulseAnswer",
+    "PulseRequest",
     "PythonFacts",
     "ReadRequest",
     "RecallAnswer",
     "RecallRequest",
     "Retry",
+    "Rubbish",
     "RunStatus",
     "Samples",
+    "SendRequest",
     "SourceFile",
     "State",
     "StatusAnswer",
     "StatusRequest",
     "StopAnswer",
     "StopRequest",
+    "Story",
+    "StoryAnswer",
+    "StoryRequest",
     "SurfaceAnswer",
     "SurfaceRequest",
     "TorchFacts",
     "Verdict",
     "VerdictAnswer",
     "VerdictRequest",
+    "Verified",
     "VerifyAnswer",
     "VerifyRequest",
+    "Vitals",
+    "Written",
     "Xid",
 ]

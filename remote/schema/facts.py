@@ -118,7 +118,11 @@ class GpuFacts:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Disk:
-    """The file system of `path`: `nearest` is the deepest folder of the path that exists already."""
+    """The file system of `path`: `nearest` is the deepest folder of the path that exists already.
+
+    `lacks` says what a run needs and cannot do there, in words for people; `blocked` is what is on the way to the path
+    and no folder.
+    """
 
     path: str
     nearest: str
@@ -127,6 +131,8 @@ class Disk:
     inodes_free: int
     writable: bool
     exists: bool
+    lacks: str = ""
+    blocked: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -166,3 +172,5 @@ class HostFacts:
     limits: dict[str, int] = field(default_factory=dict)
     torch: TorchFacts | None = None
     basis: dict[str, str] = field(default_factory=dict)
+    architectures: tuple[str, ...] = ()  # that the model's configuration names, those of its text model last
+    elsewhere: dict[str, str] = field(default_factory=dict)  # packages that stand before the installed ones: folder

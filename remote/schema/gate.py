@@ -8,6 +8,8 @@ from typing import Any
 from remote.schema.facts import HostFacts
 from remote.schema.job import Job
 
+SHARED_SPACE = "output-space-shared"  # the rule of an output that fits in shares only: a host alone goes by it
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Finding:
@@ -67,6 +69,8 @@ class ProbeRequest:
     `bundle` is the bundle's id; its overlay is first on the path. `until` is the last level that is wanted (None: all);
     `deadline` is for the levels before the rehearsal, which has `rehearsal` seconds of its own. `patched` says that
     the series for these versions is in force (less what was left out by will), by the overlay or in the packages.
+    `sharers` counts the hosts to which the dataset is dealt: each needs room for its share alone. `card` are the
+    bytes of memory of the smallest card that the job takes, 0 where that is not known.
     """
 
     job: Job
@@ -77,6 +81,8 @@ class ProbeRequest:
     rehearsal: float = 900.0
     patched: bool = False
     usd_per_hour: float | None = None
+    sharers: int = 1
+    card: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -103,30 +109,42 @@ class Verdict:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class VerdictRequest:
-    """Ask for the verdict on a job's bundle in the host's present environment; `store` one instead of asking."""
+    """Ask for the verdict on a job's bundle in the host's present environment; `store` one instead of asking.
+
+    With `still` it is stored only where the present environment is the one that it was made for.
+    """
 
     job: Job
     bundle: str
     store: Verdict | None = None
+    still: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class VerdictAnswer:
-    """`fingerprint` names the present environment; `previous` is the job's last pass in any other one."""
+    """`fingerprint` names the present environment; `previous` is the job's last pass in any other one.
+
+    Where a verdict was not stored because the environment is another one by now, `basis` says what it rests on.
+    """
 
     fingerprint: str
     verdict: Verdict | None = None
     previous: Verdict | None = None
+    basis: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RecallRequest:
-    """Ask, while reaching a host, for its facts and for what it remembers of a bundle; `held` as for facts."""
+    """Ask, while reaching a host, for its facts and for what it remembers of a bundle; `held` as for facts.
+
+    With `surfaces` the surface is wanted as well, its sources only where they are none of these fingerprints.
+    """
 
     job: Job
     bundle: str
     sources: tuple[str, ...] = ()
     held: tuple[str, ...] = ()
+    surfaces: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -135,3 +153,4 @@ class RecallAnswer:
 
     facts: HostFacts
     known: VerdictAnswer
+    surface: SurfaceAnswer | None = None

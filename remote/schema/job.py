@@ -46,6 +46,18 @@ class GateSpec:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Hooks:
+    """Commands that the host runs by itself, as text for its shell. Beside the job: they change nothing of its verdict.
+
+    `on_done` waits for the outputs to be verified.
+    """
+
+    on_done: tuple[str, ...] = ()
+    on_failed: tuple[str, ...] = ()
+    on_hang: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Job:
     """What to extract, with which engine and environment; all paths are the host's."""
 

@@ -45,14 +45,22 @@ class ManifestClean:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class VerifyRequest:
+    """Hold the files against dataset and manifest; `shard` are the samples meant, as ranges, None all of them."""
+
     job: Job
     secrets: dict[str, str] = field(default_factory=dict)
     deadline: float = 3600.0
+    shard: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class VerifyAnswer:
-    """Every sample of the dataset held against its file: `findings` name the bad ones (at most 50, worst first)."""
+    """Every sample that was meant held against its file: `findings` name the bad ones (at most 50, worst first).
+
+    `whole` counts the samples of the whole dataset; `ranges` are the valid samples, `damaged_ranges` the damaged ones
+    (`0-99,105`); `dataset` names tokens and masks of all samples in order (empty where only a shard was looked at),
+    `model` the model that they were held against.
+    """
 
     total: int
     valid: int
@@ -62,3 +70,8 @@ class VerifyAnswer:
     tokens: int
     size: int
     findings: tuple[Finding, ...] = ()
+    whole: int = 0
+    ranges: str = ""
+    damaged_ranges: str = ""
+    dataset: str = ""
+    model: str = ""

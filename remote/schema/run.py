@@ -4,16 +4,33 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from remote.schema.job import Job
+from remote.schema.job import Hooks, Job
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Dealt:
+    """What a shard was dealt from: the census's name of the dataset, its number of samples, and the model."""
+
+    dataset: str
+    total: int
+    model: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LaunchRequest:
+    """Start a job; `shard` are the samples to do, as ranges (`0-99,105`), None all of the dataset.
+
+    `dealt` is what a shard was dealt from: an attempt that finds another dataset or model does not mix the two.
+    """
+
     job: Job
     bundle: str
     fingerprint: str
     secrets: dict[str, str] = field(default_factory=dict)
     deadline: float = 30.0
+    shard: str | None = None
+    hooks: Hooks = field(default_factory=Hooks)
+    dealt: Dealt | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -100,6 +117,7 @@ class RunStatus:
     cause: str | None = None
     job: str | None = None
     bundle: str | None = None
+    shard: str | None = None  # its samples as ranges; None: the whole dataset
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

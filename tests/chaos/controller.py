@@ -1,4 +1,4 @@
-"""A controller of its own, to be killed: `DISK PYTHON HOME RECEIVED` extracts, follows, keeps the log that came."""
+"""A controller of its own, to be killed: `BUNDLE DISK HOME RECEIVED` does the job of HOME/job.json, keeps its log."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ from typing import BinaryIO
 from local import extract
 from local.follow import follow
 from local.links.here import HereLink
-from tests.chaos import pretend
+from remote import wire
+from remote.schema import Job
 from tests.running import Lab
 
 
-def main(disk: Path, python: str, home: Path, received: Path) -> None:
+def main(bundle: str, disk: Path, home: Path, received: Path) -> None:
     """Do what `fab extract` does, until killed."""
-    lab = Lab(disk, python=python, link=HereLink(home))
-    job = pretend.job(disk, python, dataset=str(home / "data.jsonl"))
-    answer = extract.start(lab.host, job, bundle=lab.bundle, fingerprint="f", secrets={})
+    job = wire.loads(Job, (home / "job.json").read_bytes(), "job.json")
+    lab = Lab(disk, python=job.python, link=HereLink(home))
+    answer = extract.start(lab.host, job, bundle=bundle, fingerprint="f", secrets={})
     with received.open("wb", buffering=0) as file:
         follow(
-            lab.host, bundle=lab.bundle, workdir=lab.workdir, run=answer.run or "",
+            lab.host, bundle=bundle, workdir=lab.workdir, run=answer.run or "",
             on_log=lambda data: _write(file, data), on_event=lambda _: None,
         )  # fmt: skip
 
@@ -30,4 +31,4 @@ def _write(file: BinaryIO, data: bytes) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3]), Path(sys.argv[4]))
+    main(sys.argv[1], *map(Path, sys.argv[2:5]))

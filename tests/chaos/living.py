@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from local.errors import PrudentError
-from remote import runs
+from remote.run import runs
 from tests.chaos.world import DEADLINE, Overdue, World
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-DISK = "size=8m"
+DISK = "8m"
 TOLD_RUNS, TOLD_CHARACTERS = 4, 500
 
 
@@ -27,7 +27,14 @@ def disk(root: Path, *, small: bool) -> Iterator[None]:
     if not small:
         yield
         return
-    subprocess.run(["mount", "-t", "tmpfs", "-o", DISK, "chaos", str(folder)], check=True)
+    with mounted(folder, DISK):
+        yield
+
+
+@contextlib.contextmanager
+def mounted(folder: Path, size: str) -> Iterator[None]:
+    """Put a small file system of its own in a folder's place."""
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "chaos", str(folder)], check=True)
     try:
         yield
     finally:

@@ -14,6 +14,7 @@ import importlib.util
 import json
 import shutil
 import sys
+import zipfile
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
@@ -110,9 +111,9 @@ class Sample:
     def stands(self, folder: Path) -> bool:
         """Tell whether its file is there, whole and right in every number."""
         try:
-            body = (folder / f"data_{self.index}.pt").read_bytes().partition(b"\n")[2]
-            return bool(json.loads(body) == self.document)
-        except (OSError, ValueError):
+            with zipfile.ZipFile(folder / f"data_{self.index}.pt") as archive:
+                return bool(json.loads(archive.read("archive/data.json")) == self.document)
+        except (OSError, ValueError, KeyError, zipfile.BadZipFile, NotImplementedError, EOFError, RuntimeError):
             return False
 
 

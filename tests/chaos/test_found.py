@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import random
 import socket
+import sys
 from typing import TYPE_CHECKING
 
 import paramiko
 import pytest
 
+from local import extract as extracting
 from local import runs as user_runs
 from local.follow import follow
-from local.links import connection
+from local.links import transport as links_transport
 from remote.failures import classify
 from tests.chaos import faults, pretend
 from tests.chaos.plan import Plan
@@ -62,9 +64,23 @@ def test_a_supervisor_that_is_killed_at_its_start_is_told_so(
     assert lab.status() == ()
 
 
+@pytest.mark.parametrize("how", ["exit 137", "kill -9 $$"])
+def test_a_launch_that_is_killed_on_the_host_is_asked_again(tmp_path: Path, how: str) -> None:
+    python = tmp_path / "python"
+    once = f"[ -e {tmp_path}/once ] || {{ touch {tmp_path}/once; {how}; }}"
+    python.write_text(f'#!/bin/sh\ncase "$*" in *" launch") {once};; esac\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    lab = Lab(tmp_path / "host", python=str(python))
+    answer = extracting.start(lab.host, lab.job("true"), bundle=lab.bundle, fingerprint="f", secrets={})
+    assert answer.outcome == "started"
+    assert lab.ended(lab.run(answer.run or "")).phase == "done"
+    assert (tmp_path / "once").exists()
+    assert not lab.clean_up()
+
+
 def test_a_channel_that_is_being_opened_while_the_connection_dies_makes_no_traceback() -> None:
     near, far = socket.socketpair()
-    transport = connection.Transport(near)
+    transport = links_transport.Transport(near)
     channel = paramiko.Channel(0)
     transport._channels.put(0, channel)  # Paramiko lists it first and tells it whose it is then
     far.close()

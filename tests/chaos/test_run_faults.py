@@ -14,7 +14,8 @@ import pytest
 
 from local.follow import follow
 from local.links.here import HereLink, HereStream
-from remote import processes, runs
+from remote.host import processes
+from remote.run import runs
 from remote.schema import Exit, Retry
 from tests.running import Lab
 

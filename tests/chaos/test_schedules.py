@@ -35,6 +35,8 @@ FOUND = {
     50042: "damage that verify had condemned was computed again",
     50066: "a manifest torn away behind a file that was changed",
     70005: "a disk that is filled twice at once",
+    6792950256: "attached to a run whose supervisor was killed before its first attempt, and that was removed for it",
+    6293010241: "half a file of bytecode, left by a full disk",
 }
 
 

@@ -6,7 +6,7 @@ import contextlib
 import os
 from pathlib import Path
 
-from remote import processes
+from remote.host import processes
 
 
 def words(pid: int, entry: str) -> set[str]:

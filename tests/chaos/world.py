@@ -17,9 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 from local import extract
 from local import runs as user_runs
-from local.errors import GateRefused, LinkLost, PayloadCrashed
+from local.errors import GateRefused, LinkLost
 from local.follow import follow
-from remote import processes, runs, status
+from remote import files, status, wire
+from remote.host import processes
+from remote.run import runs
+from remote.schema import Samples
 from tests.chaos import faults, pretend, who
 from tests.chaos.links import HereFaults
 from tests.chaos.pretend import SAMPLES
@@ -46,6 +49,7 @@ class World:
     """The host, the user and what they know."""
 
     silence = 3.0  # seconds without a frame that the follower bears
+    verifying = PATIENCE
 
     def __init__(
         self, root: Path, pretence: pretend.Pretence, plan: Plan, *,
@@ -57,7 +61,7 @@ class World:
         self.home = home or root
         self.samples = pretend.dataset(SAMPLES, random.Random(plan.seed))  # noqa: S311
         self.faults_seen: list[str] = []
-        self.changed = False  # a file was changed: only the manifest's line, if it is not torn away, tells so
+        self.said: list[str] = []  # what the user was told of the link since the last start
         self._until = time.monotonic() + DEADLINE
         self._doomed: list[Path] = []
         self._finished: dict[int, tuple[int, int]] = {}
@@ -102,7 +106,8 @@ class World:
         """Let a controller process extract and follow for so long, and kill it."""
         received = self.root / f"received-{len(self._doomed)}"
         self._doomed.append(received)
-        words = [sys.executable, "-m", "tests.chaos.controller", str(self.disk), self.job.python, str(self.root)]
+        files.replace(self.root / "job.json", wire.dumps(self.job).encode())
+        words = [sys.executable, "-m", "tests.chaos.controller", self.lab.bundle, *map(str, (self.disk, self.root))]
         process = subprocess.Popen(
             [*words, str(received)], cwd=REPO, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -111,6 +116,10 @@ class World:
             process.wait(seconds)
         process.kill()
         return process.wait() == -signal.SIGKILL
+
+    def complaints(self) -> list[str]:
+        """Say what is wrong with the finished output folder."""
+        return pretend.complaints(self.output, self.samples)
 
     # ---- the user ----------------------------------------------------------------------------------------------------
 
@@ -143,9 +152,6 @@ class World:
             refused = {"disk full", "kill supervisor", "kill everybody"}.intersection(fault.name for fault in planned)
             refused |= {fault.name for fault in planned if fault.name == "freeze supervisor" and fault.struck}
             self.note(bool(refused), f"refused: {error.message}")
-        except PayloadCrashed as error:
-            killed = any(fault.name == "kill launch" for fault in planned) and "exit code 137" in error.message
-            self.note(killed, f"the user was told: {error.message}")
         except LinkLost as error:
             self.note(bool(planned), f"link lost without a cause: {error.message}")
         finally:
@@ -185,7 +191,8 @@ class World:
         answer = extract.start(
             self.lab.host, self.job, bundle=self.lab.bundle, fingerprint="f", secrets={"TOKEN": SECRET}
         )
-        log, events, said = bytearray(), list[dict[str, Any]](), list[str]()
+        log, events, said = bytearray(), list[dict[str, Any]](), self.said
+        said.clear()
         ended = follow(
             self.lab.host, bundle=self.lab.bundle, workdir=self.lab.workdir, run=answer.run or "",
             on_log=log.extend, on_event=events.append, on_link=said.append, on_beat=self._beat, silence=self.silence,
@@ -199,10 +206,10 @@ class World:
             raise Overdue
 
     def _verified(self) -> bool:
-        answer = user_runs.verify(self.lab.host, self.job, bundle=self.lab.bundle, deadline=PATIENCE)
+        answer = user_runs.verify(self.lab.host, self.job, bundle=self.lab.bundle, deadline=self.verifying)
         if answer.extra:
             (self.output / "data_999.pt").unlink(missing_ok=True)  # as its message tells the user
-        told = answer.total == SAMPLES == answer.valid and not answer.missing and not answer.damaged
+        told = answer.total == len(self.samples) == answer.valid and not answer.missing and not answer.damaged
         true = all(sample.stands(self.output) for sample in self.samples)
         self.note(told == true or not told, f"verify says {answer}")
         if answer.damaged:
@@ -222,12 +229,14 @@ class World:
             self.note(host == log, f"received {len(log)} bytes of the log of {run.id}, there are {len(host)}")
             self.note(ended == runs.look(run).exit, f"the end of {run.id} is not what the host says: {ended}")
             self.note(ended.left_running == (), f"{run.id} left running: {ended.left_running}")
+            wished = ended.phase != "stopped" or any(fault.name == "stop" for fault in self.plan)
+            self.note(wished, f"{run.id} was stopped, and nobody wished for it")
             self.note((ended.phase == "done") == (ended.code == 0), f"{run.id} is {ended.phase} with {ended.code}")
         numbers = [event.get("n") for event in events]
         self.note(numbers == list(range(1, len(numbers) + 1)), f"events of {run.id} are numbered {numbers}")
         if ended is not None and ended.phase == "done":
-            whole = (ended.samples.total, ended.samples.done, ended.samples.failed) == (SAMPLES, SAMPLES, 0)
-            self.note(whole, f"{run.id} is done with {ended.samples}")
+            whole = Samples(total=len(self.samples), done=len(self.samples))
+            self.note(ended.samples == whole, f"{run.id} is done with {ended.samples}")
             self.note(events[-1:] != [] and events[-1]["event"] == "ended", f"last event: {events[-1:]}")
 
     def _remember(self) -> None:
@@ -265,7 +274,7 @@ class World:
 
     def _hold(self) -> None:
         self._remember()
-        self.faults_seen += pretend.complaints(self.output, self.samples)
+        self.faults_seen += self.complaints()
         for received in self._doomed:
             self._hold_doomed(received)
         for run in runs.folders(self.lab.workdir):
@@ -287,8 +296,8 @@ class World:
         self.note(snapshot.faults == (), f"{run.id}: {snapshot.faults}")
         self.note(processes.of_run(run) == [], f"processes of {run.id}: {processes.of_run(run)}")
         told = status.describe(snapshot, now=time.time())
-        never = snapshot.state is None  # its launch was killed before it had begun
-        self.note(never or told.phase in ("done", "failed", "stopped", "lost"), f"status of {run.id}: {told.phase}")
+        fresh = not Path(run.job).exists()  # its launch was killed a moment ago, before it had said what it starts
+        self.note(fresh or told.phase in ("done", "failed", "stopped", "lost"), f"status of {run.id}: {told.phase}")
         if snapshot.exit is not None and snapshot.state is not None:
             true = snapshot.state.phase == snapshot.exit.phase or snapshot.exit.code == 128 + signal.SIGKILL
             self.note(true, f"{run.id}: state {snapshot.state.phase}, exit {snapshot.exit.phase}")

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import io
 import json
 import os
 import shutil
 import subprocess
 import sys
-import tarfile
 import textwrap
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -21,9 +19,11 @@ from local import bundle as bundles
 from remote import schema, wire
 from remote.paths import Bundle
 from tests.running import Lab
+from tests.unpacking import unpack
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
+    from types import ModuleType
 
 OLDEST = (3, 10)
 T = TypeVar("T")
@@ -86,8 +86,7 @@ class Stage:
         place = self.root / "workdir" / "bundles" / packed.id
         if not place.exists():
             place.mkdir(parents=True)
-            with tarfile.open(fileobj=io.BytesIO(packed.data)) as archive:
-                archive.extractall(place, filter="data")
+            unpack(packed.data, place)
         return Bundle(PurePosixPath(place))
 
     def call(self, bundle: Bundle, verb: str, request: Any, answer: type[T], **environment: str) -> T:
@@ -138,3 +137,23 @@ def lab(tmp_path: Path, python: str) -> Iterator[Lab]:
     yield made
     left = made.clean_up()
     assert not left, f"left running: {left}"
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Iterator[Callable[[str, str], ModuleType]]:
+    """Give a maker of modules from source, imported from real files and forgotten afterwards."""
+    made = []
+
+    def module(name: str, source: str) -> ModuleType:
+        (tmp_path / f"{name}.py").write_text(textwrap.dedent(source))
+        made.append(name)
+        return __import__(name)
+
+    sys.path.insert(0, str(tmp_path))
+    before = sys.dont_write_bytecode
+    sys.dont_write_bytecode = True
+    yield module
+    sys.dont_write_bytecode = before
+    sys.path.remove(str(tmp_path))
+    for name in made:
+        sys.modules.pop(name, None)

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from remote import binding
-from remote.binding import Call
+from remote.code import binding
+from remote.code.binding import Call
 
 P = inspect.Parameter
 NAMES = ("a", "b", "c", "d", "e")

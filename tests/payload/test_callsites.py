@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remote import callsites, signatures
+from remote.code import callsites, signatures
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from remote.signatures import Bound
+    from remote.code.signatures import Bound
 
 LIBRARY = """
 import abc, contextlib, dataclasses, enum, functools, typing
@@ -275,7 +275,7 @@ def test_an_object_that_resists_is_counted(bind: Callable[[str], Bound], monkeyp
     def resists(*_: object) -> None:
         raise OSError
 
-    monkeypatch.setattr("remote.signatures.references.describe", resists)
+    monkeypatch.setattr("remote.code.signatures.references.describe", resists)
     bound = bind(f"{HEAD}\ndef run():\n    plain()\n")
     assert dict(bound.skipped) == {"OSError when touched": 1}
 

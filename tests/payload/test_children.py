@@ -5,11 +5,16 @@ import subprocess
 import sys
 import time
 from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
 
 import pytest
 
 from remote import children, schema
+from remote.leash import ASKER_ENV
 from remote.paths import Bundle
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[2]
 # A role that does what the request's `run` says, in a payload of our own making.
@@ -105,8 +110,7 @@ def test_a_silent_child_is_ended_at_the_deadline_with_all_that_it_started(bundle
     with pytest.raises(children.ChildCrashed) as caught:
         ask(bundle, script, deadline=10.0)
     assert caught.value.code is None
-    for pid in pids.read_text().split():
-        assert not alive(int(pid))
+    gone(pids)
 
 
 def test_a_child_that_nobody_waits_for_is_ended(bundle: Bundle, tmp_path: Path) -> None:
@@ -127,9 +131,63 @@ def test_a_child_that_nobody_waits_for_is_ended(bundle: Bundle, tmp_path: Path) 
     assert not alive(int(pids.read_text()))
 
 
+def test_a_child_whose_asker_was_killed_ends_with_all_that_it_started(bundle: Bundle, tmp_path: Path) -> None:
+    pids, tidied = tmp_path / "pids", tmp_path / "tidied"
+    script = (
+        "import subprocess; from remote import leash; p = subprocess.Popen(['sleep', '600']);"
+        f"leash.hold(lambda: [open({str(tidied)!r}, 'w').close(), 1 / 0]);"
+        f"open({str(pids)!r}, 'w').write(f'{{os.getpid()}} {{p.pid}}\\n'); time.sleep(600)"
+    )
+    asker = (
+        "from pathlib import Path; from tests.payload.test_children import Bundle, ask;"
+        f"ask(Bundle(Path({str(bundle.root)!r})), {script!r}, deadline=600.0)"
+    )
+    with subprocess.Popen([sys.executable, "-c", asker], cwd=ROOT) as waiting:
+        until = time.monotonic() + 50
+        while not (pids.exists() and pids.read_text().endswith("\n")):
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        waiting.kill()
+    gone(pids)
+    assert tidied.exists()
+
+
+def test_the_shared_memory_of_a_child_that_is_ended_goes_with_it(bundle: Bundle, tmp_path: Path) -> None:
+    told = tmp_path / "told"
+    script = (
+        "from multiprocessing.shared_memory import SharedMemory; made = SharedMemory(create=True, size=8192);"
+        f"open({str(told)!r}, 'w').write(made.name); time.sleep(600)"
+    )
+    with pytest.raises(children.ChildCrashed):
+        ask(bundle, script, deadline=20.0)
+    assert not Path("/dev/shm", told.read_text()).exists()
+
+
+def test_the_semaphores_of_its_workers_go_with_it(bundle: Bundle, tmp_path: Path) -> None:
+    """What a worker has made, its parent has never mapped, and the tracker that would remove it is killed too."""
+    told = tmp_path / "told"
+    worker = (
+        "import multiprocessing, time; made = multiprocessing.get_context('spawn').Lock();"
+        f"open({str(told)!r}, 'w').write(made._semlock.name); time.sleep(600)"
+    )
+    script = f"import subprocess; subprocess.Popen([sys.executable, '-c', {worker!r}]); time.sleep(600)"
+    with pytest.raises(children.ChildCrashed):
+        ask(bundle, script, deadline=20.0)
+    name = told.read_text().lstrip("/")
+    assert not Path("/dev/shm", f"sem.{name}").exists()
+
+
 def test_half_an_answer_is_none(bundle: Bundle) -> None:
     with pytest.raises(children.ChildCrashed, match="ended with status 0 and no answer"):
         ask(bundle, "os.write(int(os.environ['PRUDENT_GATE_RESULT']), b'{\"schema\": 1, ')")
+
+
+def gone(pids: Path) -> None:
+    """Wait until they have ended: what is killed takes a moment on a busy machine."""
+    until = time.monotonic() + 50
+    while any(alive(int(pid)) for pid in pids.read_text().split()):
+        assert time.monotonic() < until
+        time.sleep(0.05)
 
 
 def alive(pid: int) -> bool:
@@ -138,3 +196,73 @@ def alive(pid: int) -> bool:
     except FileNotFoundError:
         return False
     return state != "Z" and os.getpid() != pid
+
+
+def all_of(bundle: Bundle, script: str, deadline: float = 30.0) -> Iterator[schema.StopAnswer]:
+    job = schema.Job(name="j", engine="command", python=sys.executable, workdir=str(bundle.root), output="/o")
+    request = schema.StopRequest(workdir="/w", run=script)
+    return children.answers("role", request, schema.StopAnswer, job=job, bundle=bundle, deadline=deadline)
+
+
+SAY = "children.reply(schema.StopAnswer(outcome='stopped', message={!r}), last=False); "
+
+
+def test_answers_come_one_by_one_while_the_child_goes_on(bundle: Bundle, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    wait = f"[time.sleep(0.01) for _ in iter(lambda: os.path.exists({str(gate)!r}), True)]; "
+    found = all_of(bundle, SAY.format("one") + wait + SAY.format("two") + "children.end()")
+    assert next(found).message == "one"
+    gate.touch()
+    assert [each.message for each in found] == ["two"]
+
+
+def test_a_child_that_breaks_off_between_two_answers_has_crashed(bundle: Bundle) -> None:
+    found = all_of(bundle, SAY.format("one") + "sys.stderr.write('the reason'); sys.stderr.flush(); os._exit(7)")
+    assert next(found).message == "one"
+    with pytest.raises(children.ChildCrashed) as caught:
+        next(found)
+    assert (caught.value.code, "the reason" in caught.value.output) == (7, True)
+
+
+def test_whoever_listens_no_more_ends_the_child(bundle: Bundle) -> None:
+    found = all_of(bundle, SAY.format("one").replace("'one'", "str(os.getpid())") + "time.sleep(60)")
+    pid = int(next(found).message)
+    found.close()  # type: ignore[attr-defined]
+    assert not alive(pid)
+
+
+def test_a_child_that_says_nothing_more_in_time_is_ended(bundle: Bundle) -> None:
+    found = all_of(bundle, SAY.format("one") + "time.sleep(60)", deadline=10.0)
+    assert next(found).message == "one"
+    with pytest.raises(children.ChildCrashed) as caught:
+        next(found)
+    assert caught.value.code is None
+
+
+@pytest.mark.parametrize("role", ["probe-child", "verify-child", "census-child"])
+def test_every_role_is_on_a_leash(role: str) -> None:
+    """The question never ends, as a verification of terabytes may not; killed is who asked it."""
+    asker = (
+        "import os, subprocess, sys;"
+        f"p = subprocess.Popen([sys.executable, '-m', 'remote', {role!r}], start_new_session=True,"
+        f" env={{**os.environ, '{ASKER_ENV}': str(os.getpid()), '{children.RESULT_ENV}': '2'}});"
+        "print(p.pid, flush=True); p.wait()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", asker], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as waiting:  # fmt: skip
+        assert waiting.stdout is not None
+        pid = int(waiting.stdout.readline())
+        until = time.monotonic() + 50
+        while not threads(pid) > 1:  # the leash is a thread
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        waiting.kill()
+        waiting.wait()
+        while alive(pid):
+            assert time.monotonic() < until
+            time.sleep(0.05)
+
+
+def threads(pid: int) -> int:
+    return len(list(Path(f"/proc/{pid}/task").iterdir()))

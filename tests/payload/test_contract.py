@@ -1,199 +1,19 @@
 """The level `contract` on classes and capture code made for the purpose; the stack's tests hold it on the real ones."""
 
 import json
-import sys
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-from remote import architecture, capture, constants, contract, geometry, model_config
-from remote.architecture import Code, Unresolved
-from remote.blueprint import Blueprint
-from remote.schema import Finding, GateSpec, Job
-
-KIMI = Path(__file__).parent.parent / "data" / "kimi-k2.5"
-
-MODELS = """
-    from typing import Literal
-
-    def make_layers(count, layer_fn, prefix):
-        return 0, count, [layer_fn(prefix=f"{prefix}.{n}") for n in range(count)]
-
-    def init_vllm_registered_model(vllm_config, *, hf_config=None, architectures=None):
-        raise AssertionError("no model is made")
-
-    class ModuleList(list):
-        pass
-
-    class Norm:
-        pass
-
-    class Layer:
-        def forward(self, positions, hidden_states, residual):
-            if residual is None:
-                residual = hidden_states
-            return hidden_states, residual
-
-    class OtherLayer:
-        def forward(self, positions, hidden_states, residual, *, scale=None):
-            return hidden_states, residual
-
-    class OddLayer:
-        def forward(self, hidden_states, position_ids):
-            hidden_states = hidden_states + 1
-            return hidden_states
-
-    class SummingLayer:
-        def forward(self, positions, hidden_states, residual=None):
-            def inner():
-                return 1, 2, 3
-            hidden_states = hidden_states + residual
-            return hidden_states
-
-    class Inner:
-        def __init__(self, *, vllm_config, prefix="", layer_type=Layer):
-            self.start_layer, self.end_layer, self.layers = make_layers(
-                4, lambda prefix: layer_type(vllm_config, prefix), prefix="x"
-            )
-            self.norm = Norm() if prefix else Norm()
-
-        def embed_input_ids(self, input_ids):
-            return input_ids
-
-        def forward(self, input_ids, positions):
-            return input_ids
-
-    class InnerOfOthers(Inner):
-        def __init__(self, *, vllm_config, prefix=""):
-            super().__init__(vllm_config=vllm_config, prefix=prefix, layer_type=OtherLayer)
-
-    class InnerListed:
-        def __init__(self):
-            self.layers = ModuleList([OddLayer(n) for n in range(3)])
-            self.start_layer = self.end_layer = 0
-            self.norm: Norm = Norm()
-
-        def embed_input_ids(self, input_ids):
-            return input_ids
-
-    class InnerSumming(Inner):
-        def __init__(self):
-            self.layers = ModuleList([SummingLayer()])
-            self.start_layer = self.end_layer = self.norm = None
-
-    class Text:
-        supports_eagle3 = True
-
-        def __init__(self, *, vllm_config, prefix=""):
-            self.model = self._make(vllm_config=vllm_config, prefix=prefix)
-            self.lm_head = Norm()
-
-        def _make(self, vllm_config, prefix):
-            return Inner(vllm_config=vllm_config, prefix=prefix)
-
-    class TextOfOthers(Text):
-        inner_type = InnerOfOthers
-
-        def _make(self, vllm_config, prefix):
-            made = self.inner_type(vllm_config=vllm_config, prefix=prefix)
-            return made
-
-    class Plain:
-        def __init__(self):
-            self.model = InnerListed()
-            self.lm_head = Norm()
-
-    class Summing:
-        supports_eagle3 = True
-
-        def __init__(self):
-            self.model = InnerSumming()
-
-    class Tower:
-        def __init__(self):
-            self.layers = ModuleList([OddLayer()])
-
-    class Wrapper:
-        def __init__(self, vllm_config):
-            self.vision = Tower()
-            self.language_model = init_vllm_registered_model(
-                vllm_config, hf_config=vllm_config.text_config, architectures=["Plain"]
-            )
-
-    class WrapperByConfig:
-        supports_eagle3 = True
-
-        def __init__(self, vllm_config):
-            self.language_model = init_vllm_registered_model(vllm_config, hf_config=vllm_config.text_config)
-
-    class Circle:
-        supports_eagle3 = True
-
-        def __init__(self):
-            inner = other
-            other = inner
-            self.model = inner
-
-        def make(self):
-            self.model = self.make()
-            return self.make()
-
-    class Opaque:
-        supports_eagle3 = True
-
-        def __getattr__(self, name):
-            return name
-"""
-
-WORKER = """
-    import types
-    from itertools import islice
-
-    def supports_eagle3(model):
-        return getattr(model, "supports_eagle3", False)
-
-    def _patched(self, input_ids, positions, inputs_embeds=None):
-        hidden_states = inputs_embeds if inputs_embeds is not None else self.embed_input_ids(input_ids)
-        residual = None
-        extension = self._extension
-        for idx, layer in enumerate(islice(self.layers, self.start_layer, self.end_layer)):
-            hidden_states, residual = layer(
-                hidden_states=hidden_states, positions=positions, residual=residual
-            )
-        return self.norm(hidden_states, residual)
-
-    class Extension:
-        def setup(self, layer_ids):
-            model = self.model_runner.model
-            if not supports_eagle3(model):
-                raise ValueError("not supported")
-            base = model.model
-            base._extension = self
-            base.forward = types.MethodType(_patched, base)
-"""
-
-
-@pytest.fixture
-def make(tmp_path: Path) -> Iterator[Callable[[str, str], ModuleType]]:
-    """Give a maker of modules from source, imported from real files and forgotten afterwards."""
-    made = []
-
-    def module(name: str, source: str) -> ModuleType:
-        (tmp_path / f"{name}.py").write_text(textwrap.dedent(source))
-        made.append(name)
-        return __import__(name)
-
-    sys.path.insert(0, str(tmp_path))
-    before = sys.dont_write_bytecode
-    sys.dont_write_bytecode = True
-    yield module
-    sys.dont_write_bytecode = before
-    sys.path.remove(str(tmp_path))
-    for name in made:
-        sys.modules.pop(name, None)
+from remote.gate import contract
+from remote.model import architecture, capture, model_config
+from remote.model.architecture import Code, Unresolved
+from remote.model.blueprint import Blueprint
+from remote.schema import Finding, GateSpec
+from tests.payload.contract_models import MODELS, WORKER, job
 
 
 def _code(module: ModuleType) -> Code:
@@ -357,124 +177,6 @@ def test_a_class_that_cannot_be_imported() -> None:
         architecture.resolve(model_config.parse({"architectures": ["A"]}), broken)
 
 
-# ---- numbers ---------------------------------------------------------------------------------------------------
-
-
-def _job(**changes: object) -> Job:
-    return Job(name="j", engine="speculators", python="p", workdir="w", output="o", **changes)
-
-
-def test_kimis_numbers_are_those_of_its_text_model() -> None:
-    config = model_config.read(KIMI)
-    assert (config.layers, config.hidden, config.heads, config.vocabulary) == (61, 7168, 64, 163840)
-    assert config.max_positions == 262144
-    assert (config.text_key, config.text_architectures) == ("text_config", ("DeepseekV3ForCausalLM",))
-    assert config.remote_code == ("configuration_kimi_k25.py", "modeling_kimi_k25.py")
-
-
-@pytest.mark.parametrize(
-    ("changes", "rules"),
-    [
-        ({"layers": (2, 30, 58, 60), "tensor_parallel": 8}, []),
-        ({"layers": (61,)}, ["layers"]),
-        ({"layers": (-1, 5)}, ["layers"]),
-        ({"tensor_parallel": 6}, ["tensor-parallel", "tensor-parallel"]),
-        ({"tensor_parallel": 128}, ["tensor-parallel"]),
-        ({"max_model_len": 262145}, ["max-model-len"]),
-        ({"max_model_len": 262145, "env": {"VLLM_ALLOW_LONG_MAX_MODEL_LEN": "1"}}, []),
-    ],
-)
-def test_numbers_that_do_not_fit(changes: dict[str, object], rules: list[str]) -> None:
-    found = geometry.judge(_job(**changes), model_config.read(KIMI), "config.json")
-    assert [finding.rule for finding in found] == rules
-
-
-@pytest.mark.parametrize(
-    ("scaling", "limit"),
-    [
-        (None, 4096),
-        ({"type": "linear", "factor": 4.0}, 16384),
-        ({"rope_type": "yarn", "factor": 64.0, "original_max_position_embeddings": 1024}, 65536),
-        ({"rope_type": "llama3", "factor": 8.0, "original_max_position_embeddings": 8192}, 4096),
-        ({"rope_type": "default"}, 4096),
-        ("nonsense", 4096),
-    ],
-)
-def test_positions_of_a_stretched_rope(scaling: object, limit: int) -> None:
-    config = model_config.parse({"max_position_embeddings": 4096, "rope_scaling": scaling})
-    assert config.max_positions == limit
-
-
-@pytest.mark.parametrize(("heads", "width", "fits"), [(8, 4, True), (2, 8, True), (8, 8, True), (6, 4, False)])
-def test_key_and_value_heads_are_divided_or_copied(heads: int, width: int, fits: bool) -> None:  # noqa: FBT001
-    config = model_config.parse({"num_hidden_layers": 2, "num_attention_heads": 24, "num_key_value_heads": heads})
-    assert (geometry.judge(_job(tensor_parallel=width), config, "f") == ()) is fits
-
-
-# ---- constants -------------------------------------------------------------------------------------------------
-
-
-class _Cache:
-    """A configuration as vLLM has it: it lists what it knows, and checks some of it."""
-
-    block_size: constants.typing.Literal[16, 32]
-
-    def __init__(self, block_size: int, *, cache_memory: float = 0.5) -> None:
-        self.block_size = block_size  # type: ignore[assignment]
-        if cache_memory > 1:
-            raise ValueError("cache_memory must be at most 1")
-
-
-CONSTANTS = """
-    VLLM_BLOCK_SIZE = {size}
-    MAX_NUM_SEQS: int = 32
-    CACHE_MEMORY_FRACTION = {fraction}
-
-    def make(self):
-        return CacheConfig(block_size=VLLM_BLOCK_SIZE, cache_memory=CACHE_MEMORY_FRACTION, other=self.x)
-"""
-
-
-@pytest.mark.parametrize(
-    ("size", "fraction", "rules"),
-    [("16", "0.2", []), ("17", "0.2", ["constant-value"]), ("16", "1.5", ["constant-value", "cache-config"]),
-     ("0", "0.2", ["constant-value", "constant-value"]), ("'16'", "0.2", ["constant-value", "constant-value"])],
-)  # fmt: skip
-def test_constants_are_held_against_the_installed_class(
-    make: Callable[[str, str], ModuleType], size: str, fraction: str, rules: list[str]
-) -> None:
-    module = make("made_constants", CONSTANTS.format(size=size, fraction=fraction))
-    found = [*constants.sane(module, _job(batch_size=8)), *constants.cache_config(module, _Cache)]
-    assert [finding.rule for finding in found] == rules
-    assert all(finding.line for finding in found)
-
-
-def test_a_batch_larger_than_a_step_is_a_warning(make: Callable[[str, str], ModuleType]) -> None:
-    module = make("made_constants", CONSTANTS.format(size=16, fraction=0.2))
-    (finding,) = constants.sane(module, _job(batch_size=33))
-    assert (finding.rule, finding.severity, finding.line) == ("batch-size", "warning", 3)
-
-
-@pytest.mark.parametrize(
-    ("wanted", "rules"),
-    [
-        ({"made_constants:VLLM_BLOCK_SIZE": 16}, []),
-        ({"made_constants:VLLM_BLOCK_SIZE": 64}, ["constant-value"]),
-        ({"made_constants:NOTHING": 1}, ["constant-missing"]),
-        ({"no.such.module:A": 1}, ["constant-missing"]),
-        ({"made_constants": 1}, ["constant-missing"]),
-        ({"": 1}, ["constant-missing"]),
-    ],
-)
-def test_constants_that_the_job_expects(
-    make: Callable[[str, str], ModuleType], wanted: dict[str, int], rules: list[str]
-) -> None:
-    make("made_constants", CONSTANTS.format(size=16, fraction=0.2))
-    values, found = constants.expected(wanted)
-    assert [finding.rule for finding in found] == rules
-    assert all(value == 16 for value in values.values())
-
-
 # ---- the level -------------------------------------------------------------------------------------------------
 
 
@@ -483,7 +185,7 @@ def test_the_level_tells_everything_at_once(make: Callable[[str, str], ModuleTyp
     make("made_worker", WORKER)
     (tmp_path / "config.json").write_text(json.dumps({"architectures": ["Wrapper"], "num_hidden_layers": 2}))
     check = contract.check(
-        _job(model=str(tmp_path), layers=(7,)),
+        job(model=str(tmp_path), layers=(7,)),
         GateSpec(modules=("made_worker", "no.such.module"), constants={"made_worker:islice": 1}),
         distributions={"speculators": "0.4.0", "vllm": "0.17.0"},
         patched=False,
@@ -498,5 +200,5 @@ def test_the_level_tells_everything_at_once(make: Callable[[str, str], ModuleTyp
 
 
 def test_a_job_without_model_and_modules_passes() -> None:
-    check = contract.check(_job(), GateSpec(), distributions={}, patched=False)
+    check = contract.check(job(), GateSpec(), distributions={}, patched=False)
     assert (check.status, check.findings) == ("pass", ())

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from remote.dataset import DatasetError, Sample, read
+from remote.prompts.dataset import DatasetError, Sample, read
 
 if TYPE_CHECKING:
     from pathlib import Path

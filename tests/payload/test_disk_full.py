@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from remote import processes, room, status
+from remote import status
+from remote.host import processes
 from remote.paths import Run
-from remote.schema import Retry, VerifyAnswer, VerifyRequest
+from remote.run import room
+from remote.schema import Hooks, Retry, VerifyAnswer, VerifyRequest
 from tests.payload.pretended import job
 from tests.running import Lab
 
@@ -154,3 +156,18 @@ def test_the_ballast_is_room_indeed(disk: Path) -> None:
     assert room.full([disk]) is None
     (disk / "x").write_bytes(b"x" * 100_000)
     assert (disk / "x").stat().st_size == 100_000
+
+
+def test_a_disk_that_fills_up_while_outputs_are_verified_is_named(cramped: Lab) -> None:
+    work = job(cramped, PROMPTS[:4], batch_size=4)
+    with (cramped.root / "site" / "torch.py").open("a") as file:
+        file.write("\nimport sys\nif 'verify-child' in sys.argv:\n")
+        file.write(f"    with open({str(cramped.root / 'fill')!r}, 'wb', buffering=0) as file:\n")
+        file.write("        try:\n            while True:\n                file.write(bytes(4096))\n")
+        file.write("        except OSError:\n            pass\n")
+    run = cramped.run(cramped.launch(work, hooks=Hooks(on_done=("true",))).run or "")
+    ended = cramped.ended(run)
+    assert (ended.phase, ended.cause, ended.kind) == ("failed", "disk-full", "fatal")
+    assert f"no space left on the file system of {cramped.root}" in (ended.root_line or "")
+    assert "Free space" in ended.advice
+    assert ended.samples.done == 4

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from remote.events import EventLog, Tail, parse
+from remote.run.events import EventLog, Tail, parse
 
 if TYPE_CHECKING:
     from pathlib import Path

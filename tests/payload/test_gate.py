@@ -12,11 +12,10 @@ from rich.console import Console
 
 from local import bundle as bundles
 from local import gate, render, report, verdicts
-from local.errors import PrudentError
-from local.gate import GateOptions, GateOutcome
+from local.gateoptions import GateOptions
 from local.host import Host
 from local.levels import LEVELS
-from local.links.here import HereLink
+from local.links.here import HereLink, HereStream
 from local.patches import Applied, load_series
 from remote import wire
 from remote.__main__ import VERBS
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
 
     from conftest import Stage
 
+    from local.gate import GateOutcome
     from local.links.base import Answer, Command
 
 MODULE = "speculators/generator.py"
@@ -59,6 +59,10 @@ class CountingLink(HereLink):
         words = [word for word in command.words if word in {"reach", "install", *VERBS}]
         self.said.extend(words[:1])  # a host that does not answer is asked other things
         return super().run(command, **rest)
+
+    def stream(self, command: Command, **rest: Any) -> HereStream:
+        self.said.append(command.words[-1])
+        return super().stream(command, **rest)
 
 
 class OnHost:
@@ -199,18 +203,19 @@ def test_the_first_breath_after_connecting_is_all_that_a_warm_gate_asks(on_host:
     assert again.checks["patch"].facts["patches"] == {"0001": "applies"}
     assert sorted(path.name for path in tmp_path.rglob("*") if "verdicts" in path.parts) == before
     assert not again.run(fresh=True).cached
-    assert "probe" in again.link.said
+    assert "levels" in again.link.said
 
 
-def test_a_bundle_that_was_spoilt_on_the_host_answers_nothing_and_is_no_pass(on_host: OnHost) -> None:
+@pytest.mark.parametrize("spoilt", ["raise SystemExit(3)\n", "nonsense(\n", ""])
+def test_a_bundle_that_was_spoilt_on_the_host_answers_nothing_and_is_made_anew(on_host: OnHost, spoilt: str) -> None:
     bundle = on_host.run().bundle
-    (room,) = on_host.home.glob(f"work/bundles/{bundle}/payload/remote/recall.py")
-    room.write_text("raise SystemExit(3)\n")
-    with pytest.raises(PrudentError):
-        on_host.run()
-    room.write_text("nonsense(\n")
+    (room,) = on_host.home.glob(f"work/bundles/{bundle}/payload/remote/gate/recall.py")
+    room.write_text(spoilt)
     assert on_host.run().cached
-    assert on_host.link.said == ["reach", "facts", "verdict"]
+    assert on_host.link.said == ["reach", "facts", "install", "verdict"]
+    assert room.read_text() not in {spoilt, ""}
+    assert on_host.run().cached
+    assert on_host.link.said == ["reach"]
 
 
 class Memory:
@@ -225,7 +230,7 @@ class Memory:
         answer = self.ask()
         assert answer.known.verdict is None
         self.passed = self.verdict(answer.facts, answer.known.fingerprint)
-        verdicts.keep(here.host, self.job, self.passed)
+        verdicts.keep(here.host, self.job, self.passed, answer.facts)
         assert self.ask().known.verdict == self.passed
 
     def verdict(self, facts: HostFacts, fingerprint: str) -> Verdict:

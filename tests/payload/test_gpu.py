@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from remote import gpu
+from remote.host import gpu
 from tests.payload import gpu_fakes
 
 DATA = Path(__file__).parent / "data"

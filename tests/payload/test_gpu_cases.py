@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from local.levels import host
-from remote import gpu_xml, kernel_log, schema
+from remote import schema
+from remote.host import gpu_xml, kernel_log
 from tests.payload import gpu_fakes
 from tests.payload.gpu_fakes import MIG_DEVICE, Machine
 

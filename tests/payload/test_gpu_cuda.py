@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from remote import cuda, schema
+from remote import schema
+from remote.host import cuda
 from tests.payload.gpu_fakes import program
 
 if TYPE_CHECKING:

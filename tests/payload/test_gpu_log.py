@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from remote import gpu_services, kernel_log
+from remote.host import gpu_services, kernel_log
 from tests.payload import gpu_fakes
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from remote import gpu_xml
+from remote.host import gpu_xml
 from tests.payload.gpu_fakes import MIG_DEVICE, Machine, process
 
 if TYPE_CHECKING:

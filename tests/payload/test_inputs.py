@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from remote import facts, inputs, lengths, tokenizer_check
-from remote.estimate import Output, Room
-from remote.inputs import Dataset
-from remote.lengths import Lengths
+from remote import facts
+from remote.gate import inputs, lengths, tokenizer_check
+from remote.gate.estimate import Output, Room
+from remote.gate.inputs import Dataset
+from remote.gate.lengths import Lengths
+from remote.gate.tokenizer_check import ANSWER, QUESTION, TokenizerFacts
+from remote.prompts.tokens import Tokens
 from remote.schema import FactsRequest, Job
-from remote.tokenizer_check import ANSWER, QUESTION, TokenizerFacts
-from remote.tokens import Tokens
 
 
 def _job(tmp_path: Path, **changes: object) -> Job:
@@ -191,3 +192,19 @@ def test_an_output_that_does_not_fit_names_numbers_and_remedy() -> None:
     assert (finding.rule, finding.severity, finding.file) == ("output-space", "error", "/data/out")
     assert "35.0 TB" in finding.message
     assert "2.0 TB free" in finding.message
+
+
+@pytest.mark.parametrize(
+    ("free", "sharers", "rule", "severity"),
+    [
+        (2 * 10**12, 8, "output-space", "error"),  # a share of 4.4 TB does not fit either
+        (6 * 10**12, 8, "output-space-shared", "warning"),
+        (6 * 10**12, 1, "output-space", "error"),
+        (36 * 10**12, 8, "output-space", "warning"),  # all of it fits, only just
+    ],
+)
+def test_of_several_hosts_each_needs_room_for_its_share(free: int, sharers: int, rule: str, severity: str) -> None:
+    planned = Output(samples=30_000, tokens=10**9, size=35 * 10**12, largest=10**9)
+    (finding,) = inputs.space_findings(planned, Room(free=free, inodes_free=10**9), "/data/out", sharers)
+    assert (finding.rule, finding.severity) == (rule, severity)
+    assert ("dealt to 8 hosts" in finding.message) == (rule == "output-space-shared")

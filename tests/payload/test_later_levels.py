@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from remote import contract, levels
+from remote.gate import contract, levels
 from remote.schema import Job
 
 
@@ -13,17 +13,19 @@ def _job(tmp_path: Path, **changes: object) -> Job:
 
 
 def test_both_levels_answer_in_order(tmp_path: Path) -> None:
-    checks = levels.after_imports(_job(tmp_path), patched=False)
+    checks = tuple(levels.after_imports(_job(tmp_path), patched=False))
     assert [(check.id, check.status) for check in checks] == [("contract", "pass"), ("inputs", "pass")]
 
 
-def test_nothing_is_looked_at_behind_the_last_level_wanted(tmp_path: Path) -> None:
-    checks = levels.after_imports(_job(tmp_path), patched=False, until="contract")
-    assert [check.id for check in checks] == ["contract"]
+def test_a_level_is_looked_at_when_it_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[str] = []
+    monkeypatch.setattr(levels.inputs, "check", lambda *_, **__: looked.append("inputs"))
+    assert next(levels.after_imports(_job(tmp_path), patched=False)).id == "contract"
+    assert looked == []
 
 
 def test_inputs_are_not_looked_at_when_the_contract_is_broken(tmp_path: Path) -> None:
-    checks = levels.after_imports(_job(tmp_path, model=str(tmp_path)), patched=False)
+    checks = tuple(levels.after_imports(_job(tmp_path, model=str(tmp_path)), patched=False))
     assert [(check.id, check.status) for check in checks] == [("contract", "fail")]
     assert checks[0].findings[0].rule == "model-config"
 

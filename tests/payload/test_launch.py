@@ -1,17 +1,22 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
+import shutil
+import signal
 import stat
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from remote import launch, locks, processes, runs
+from remote import files, launch, locks, wire
+from remote.host import processes
 from remote.paths import Output
+from remote.run import runs
 from tests.running import Lab, until
 
 if TYPE_CHECKING:
@@ -61,6 +66,22 @@ def test_many_launches_at_once_are_one_run(lab: Lab) -> None:
     assert len(runs.folders(lab.workdir)) == 1
     go(lab)
     assert lab.ended(runs.folders(lab.workdir)[0]).phase == "done"
+
+
+def test_nobody_is_attached_to_a_run_whose_start_may_still_fail(lab: Lab) -> None:
+    """A supervisor is killed between its first state and its first attempt: its launch removes what there is."""
+    first = lab.start("sleep 60")
+    state = lab.state(first)
+    os.kill(state.pid, signal.SIGSTOP)
+    files.replace(first.state, wire.dumps(dataclasses.replace(state, attempt=0)).encode())
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(lab.launch, lab.job("true"))
+        assert not wait([asked], timeout=1.0).done
+        lab.kill_supervisor(first)
+        shutil.rmtree(first.root)
+        answer = asked.result()
+    assert (answer.outcome, answer.run in (None, first.id)) == ("started", False)
+    assert lab.ended(lab.run(answer.run or "")).phase == "done"
 
 
 def test_the_output_folder_is_free_again_after_the_end(lab: Lab) -> None:

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from remote import attempts, logfile, read, upkeep
-from remote.ledger import Ledger
+from remote import read
 from remote.paths import Run, Workdir
+from remote.run import attempts, logfile, upkeep
+from remote.run.ledger import Ledger
 from remote.schema import ReadRequest
 
 if TYPE_CHECKING:
@@ -77,6 +78,26 @@ def test_an_attempts_words_are_what_is_kept_of_them(run: Run, monkeypatch: pytes
     text = attempt.log_text()
     assert text.startswith((LINE % (3 * KEEP)).decode())
     assert "\0" not in text
+
+
+@pytest.mark.parametrize(
+    ("written", "safe", "shown"),
+    [
+        (b"ValueError: x\n", 0, "ValueError: x\n"),  # a log from its beginning begins with no rest of a secret
+        (b"before\nValueError: x\n", 7, "ValueError: x\n"),
+        (b"token hf_secretValue\nError: x\n", 15, "***\nError: x\n"),
+        (b"token hf_secretValue\nError: x hf_sec", 0, "token ***\nError: x ***"),
+        (b"Error: x hf_sec\n", 0, "Error: x hf_sec\n"),
+    ],
+)
+def test_only_a_cut_leaves_a_part_of_a_secret(
+    run: Run, monkeypatch: pytest.MonkeyPatch, written: bytes, safe: int, shown: str
+) -> None:
+    Path(run.log).write_bytes(written)
+    attempt = attempts.Attempt.__new__(attempts.Attempt)
+    monkeypatch.setattr(attempt, "_run", run, raising=False)
+    monkeypatch.setattr(attempt, "_safe", safe, raising=False)
+    assert attempt.log_text(["hf_secretValue"]) == shown
 
 
 class Frames:

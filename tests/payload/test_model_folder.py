@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from remote import model_checks, model_folder, safetensors_header
+from remote.model import model_checks, model_folder, safetensors_header
 
 OLD = 1_000_000_000
 

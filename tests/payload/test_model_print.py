@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from remote.model_print import PIECE, fingerprint
+from remote.model.model_print import PIECE, fingerprint
 
 if TYPE_CHECKING:
     from pathlib import Path

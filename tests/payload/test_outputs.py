@@ -7,10 +7,11 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from remote import manifest, outputs, wire
+from remote import wire
 from remote.paths import Output
+from remote.prompts.tokens import Tokens, digest
+from remote.results import manifest, outputs
 from remote.schema import ManifestClean, ManifestDamage, ManifestEntry
-from remote.tokens import Tokens, digest
 
 SAMPLE = Tokens(3, "train.jsonl:4", array("i", [5, 6, 7]), b"\0\1\1")
 ENTRY = ManifestEntry(

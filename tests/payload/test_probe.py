@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -188,7 +190,7 @@ def test_an_import_that_ends_the_process_is_named(stage: Stage, end: str, rule: 
 
 def test_an_import_without_end_is_ended(stage: Stage) -> None:
     stage.write({"slow.py": "print('still here', flush=True)\nimport time\ntime.sleep(600)\n"})
-    (finding,) = stage.probe(("slow",), deadline=2.0)["import"].findings
+    (finding,) = stage.probe(("slow",), deadline=10.0)["import"].findings
     assert (finding.rule, finding.callee) == ("import-timeout", "slow")
     assert "still here" in (finding.text or "")
 
@@ -200,6 +202,55 @@ def test_the_import_sees_the_jobs_environment_and_secrets(stage: Stage) -> None:
     request = schema.ProbeRequest(job=job, bundle=bundle.root.name, secrets={"TOKEN": "s3cret"})
     answer = stage.call(bundle, "probe", request, schema.ProbeAnswer)
     assert answer.checks[0].findings == ()
+
+
+def test_an_import_that_stumbles_over_a_variable_names_it(stage: Stage) -> None:
+    stage.write({"asks.py": "import os\nROOM = int(os.environ['ROOM_IN_GIB'])\n"})
+    environment = {"PYTHONPATH": str(stage.site), "ROOM_IN_GIB": "lots"}
+    job = stage.job(env=environment, gate=schema.GateSpec(modules=("asks",)))
+    bundle = stage.push(job)
+    request = schema.ProbeRequest(job=job, bundle=bundle.root.name)
+    (finding,) = stage.call(bundle, "probe", request, schema.ProbeAnswer).checks[0].findings
+    assert (finding.rule, finding.file, finding.line) == ("value-error", "asks.py", 2)
+    assert finding.message.endswith("'lots'; see `ROOM_IN_GIB` in the job's environment")
+
+
+def test_an_exception_that_passes_another_on_says_which(stage: Stage) -> None:
+    stage.write(
+        {
+            "levels.py": "def of(name):\n    raise ValueError(f'Unknown level: {name!r}')\n",
+            "setup.py": """
+                import os
+                import levels
+                try:
+                    try:
+                        levels.of(os.environ['LOG_LEVEL'])
+                    except ValueError as error:
+                        raise KeyError('no handler') from error
+                except KeyError as error:
+                    raise ValueError('Unable to configure') from error
+                """,
+            "same.py": """
+                try:
+                    raise OSError('gone: x')
+                except OSError as error:
+                    raise ImportError(f'cannot: {error}') from error
+                """,
+            "ring.py": "one, two = ValueError('a'), ValueError('b')\n"
+            "one.__cause__, two.__cause__ = two, one\nraise one\n",
+        }
+    )
+    environment = {"PYTHONPATH": str(stage.site), "LOG_LEVEL": "LOUD"}
+    job = stage.job(env=environment, gate=schema.GateSpec(modules=("setup", "same", "ring")))
+    bundle = stage.push(job)
+    request = schema.ProbeRequest(job=job, bundle=bundle.root.name)
+    found = stage.call(bundle, "probe", request, schema.ProbeAnswer).checks[0].findings
+    see = "; see `LOG_LEVEL` in the job's environment"
+    assert [one.message.partition(" does not import: ")[2] for one in found] == [
+        f"ValueError: Unable to configure, because of ValueError: Unknown level: 'LOUD'{see}",
+        "ImportError: cannot: gone: x",
+        "ValueError: a, because of ValueError: b",
+    ]
 
 
 def test_no_python_is_a_finding(stage: Stage) -> None:
@@ -252,3 +303,21 @@ def test_every_end_has_words(code: int | None) -> None:
     assert finding.rule.startswith("import-")
     assert finding.message
     assert finding.text is None
+
+
+def test_folders_of_probes_that_were_killed_go_and_those_at_work_stay(stage: Stage, tmp_path: Path) -> None:
+    place = tmp_path / "temporary"
+    place.mkdir()
+    day = 24 * 3600
+    for name, age in (("prudent-gate-probe-old", 2 * day), ("prudent-gate-probe-new", day / 2), ("other-old", 2 * day)):
+        (place / name).mkdir()
+        (place / name / "trail").write_text("")
+        os.utime(place / name, (time.time() - age,) * 2)
+    (place / "prudent-gate-probe-link").symlink_to(place / "other-old")
+    stage.write({"fine.py": "x = 1\n"})
+    job = stage.job(env={"PYTHONPATH": str(stage.site)}, gate=schema.GateSpec(modules=("fine",)))
+    bundle = stage.push(job)
+    request = schema.ProbeRequest(job=job, bundle=bundle.root.name)
+    answer = stage.call(bundle, "probe", request, schema.ProbeAnswer, TMPDIR=str(place))
+    assert answer.checks[0].status == "pass"
+    assert {path.name for path in place.iterdir()} == {"prudent-gate-probe-new", "prudent-gate-probe-link", "other-old"}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from remote import processes
+from remote.host import processes
 from remote.paths import RUN_ENV, Run
 from tests.running import until
 
@@ -99,7 +99,8 @@ def test_a_runs_processes_are_ended_and_nobody_elses(run: Run, started: dict[str
 
 def test_we_never_end_ourselves_or_those_we_descend_from(run: Run) -> None:
     code = (
-        "import os, subprocess, sys; from pathlib import PurePosixPath; from remote import processes, paths;"
+        "import os, subprocess, sys; from pathlib import PurePosixPath; from remote import paths;"
+        "from remote.host import processes;"
         "run = paths.Run(PurePosixPath(sys.argv[1]));"
         "child = subprocess.Popen(['sleep', '60']);"
         "found = [process.pid for process in processes.of_run(run)];"

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from remote import processes
-from remote import shared_memory as segments
+from remote.host import processes
+from remote.host import shared_memory as segments
 from tests.running import until
 
 if TYPE_CHECKING:

@@ -2,10 +2,15 @@ from __future__ import annotations
 
 import base64
 import io
+import os
 import tarfile
+import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from remote import schema
+import pytest
+
+from remote import schema, surface
 
 if TYPE_CHECKING:
     from tests.payload.conftest import Stage
@@ -74,3 +79,41 @@ def test_a_python_that_says_nothing_is_trouble_and_no_crash(stage: Stage) -> Non
     answer = stage.call(stage.push(None), "surface", schema.SurfaceRequest(job=job), schema.SurfaceAnswer)
     assert answer.trouble
     assert answer.data == ""
+
+
+def aged(stage: Stage) -> schema.Job:
+    """Give a job on sources that are old enough to be told by their times, and are not to be written to for a while."""
+    stage.write(FILES)
+    time.sleep(surface.TICK)
+    return stage.job(gate=schema.GateSpec(modules=("mine",)))
+
+
+def test_sources_that_have_not_changed_are_not_read_again(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = aged(stage)
+    first = surface.answer(schema.SurfaceRequest(job=job))
+    monkeypatch.setattr(surface, "digest", lambda _: "read")
+    assert surface.answer(schema.SurfaceRequest(job=job, held=(first.fingerprint,))).fingerprint == first.fingerprint
+    wanted = surface.answer(schema.SurfaceRequest(job=job))
+    assert (wanted.fingerprint, bool(wanted.data)) == ("read", True), "what is not held travels, so it is read"
+
+
+def test_an_edit_that_keeps_size_and_time_is_seen(stage: Stage) -> None:
+    job = aged(stage)
+    first = surface.answer(schema.SurfaceRequest(job=job))
+    file = stage.site / "mine" / "__init__.py"
+    before = file.stat()
+    file.write_text("# ö\n")
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert file.stat().st_size == before.st_size
+    assert surface.answer(schema.SurfaceRequest(job=job, held=(first.fingerprint,))).fingerprint != first.fingerprint
+
+
+@pytest.mark.parametrize("kept", ["", "[]", '{"a": 1}', "\x00"])
+def test_a_damaged_memory_of_fingerprints_is_none(stage: Stage, kept: str) -> None:
+    job = aged(stage)
+    first = surface.answer(schema.SurfaceRequest(job=job))
+    file = Path(job.workdir) / "cache" / "surfaces.json"
+    assert first.fingerprint in file.read_text()
+    file.write_text(kept)
+    assert surface.answer(schema.SurfaceRequest(job=job, held=(first.fingerprint,))).fingerprint == first.fingerprint
+    assert first.fingerprint in file.read_text()

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import time
 from pathlib import Path, PurePosixPath
@@ -8,11 +9,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from remote import processes, runs, status, wire
-from remote.paths import Run, Workdir
-from remote.schema import Exit, Samples, State, StatusRequest
+from remote import locks, status, wire
+from remote.host import processes
+from remote.paths import Output, Run, Workdir
+from remote.run import runs
+from remote.schema import Exit, Job, LaunchRequest, Samples, State, StatusRequest
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tests.running import Lab
 
 GARBLED = [b"", b"{", b"\xff\xfe", b"[]", b'{"schema":1}', b'{"schema":99}', b"null", b"[" * 100_000, b"\0" * 4096]
@@ -88,11 +93,76 @@ def test_garbled_files_are_never_guessed_at(run: Run, state: State, name: str, d
         assert name in (cause or "")
 
 
-def test_a_run_without_state_is_starting_and_then_lost(run: Run) -> None:
-    assert phase(run) == ("starting", None)
-    old = time.time() - runs.STARTING - 1
+def test_a_file_that_is_looked_at_twice_is_told_once(run: Run, state: State) -> None:
+    write(run, dataclasses.replace(state, boot_id="another"))
+    Path(run.exit).write_text("{")
+    assert (phase(run)[1] or "").count("exit.json") == 1
+
+
+@dataclasses.dataclass
+class Launching:
+    """A launch that holds the lock on an output folder and has not got further than job.json."""
+
+    lock: Path
+    descriptor: int | None
+
+    def let_go(self) -> None:
+        """Let go of the lock, as the kernel does for a launch that was killed."""
+        if self.descriptor is not None:
+            os.close(self.descriptor)
+        self.descriptor = None
+
+
+@pytest.fixture
+def launching(run: Run, tmp_path: Path) -> Iterator[Launching]:
+    output = Output(PurePosixPath(tmp_path / "out"))
+    Path(output.root).mkdir()
+    job = Job(name="j", engine="command", python="/p", workdir=str(run.root.parent.parent), output=str(output.root))
+    Path(run.job).write_text(wire.dumps(LaunchRequest(job=job, bundle="b", fingerprint="f")))
+    made = Launching(Path(output.lock), locks.take(output))
+    assert made.descriptor is not None
+    yield made
+    made.let_go()
+
+
+def aged(run: Run, seconds: float) -> None:
+    old = time.time() - seconds
     os.utime(run.root, (old, old))
-    assert phase(run) == ("lost", "its supervisor never came up")
+
+
+def test_a_launch_that_holds_its_lock_is_starting_however_long_it_takes(run: Run, launching: Launching) -> None:
+    assert launching.descriptor is not None
+    aged(run, 10 * runs.STARTING)
+    assert phase(run) == ("starting", None)
+
+
+def test_a_launch_that_is_gone_before_the_run_began_is_told_at_once(run: Run, launching: Launching) -> None:
+    launching.let_go()
+    assert phase(run) == ("lost", runs.NEVER)
+
+
+def test_a_launch_is_gone_when_another_run_goes_on_in_its_output(run: Run, launching: Launching, state: State) -> None:
+    other = Workdir(run.root.parent.parent).run("20260101-000001-beef")
+    Path(other.root).mkdir()
+    launching.lock.write_text(json.dumps({"run": other.id, "workdir": str(run.root.parent.parent)}))
+    assert phase(run) == ("starting", None)  # whoever signed there has not begun either
+    Path(other.state).write_text(wire.dumps(dataclasses.replace(state, run=other.id)))
+    assert phase(run) == ("lost", runs.NEVER)
+    Path(other.exit).write_text(wire.dumps(Exit(phase="done", code=0, ended=1.0, attempts=1)))
+    assert phase(run) == ("starting", None)  # that was the run before
+
+
+def test_where_the_lock_cannot_tell_the_age_does(run: Run, launching: Launching) -> None:
+    launching.lock.unlink()
+    assert phase(run) == ("starting", None)
+    aged(run, runs.STARTING + 1)
+    assert phase(run) == ("lost", runs.NEVER)
+
+
+def test_a_folder_without_anything_is_not_starting_for_long(run: Run) -> None:
+    assert phase(run) == ("starting", None)
+    aged(run, runs.EMPTY + 1)
+    assert phase(run) == ("lost", runs.NEVER)
 
 
 def test_folders_that_are_no_runs_are_passed_over(run: Run, tmp_path: Path) -> None:

@@ -6,7 +6,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from remote import processes, runs, stop
+from remote import stop
+from remote.host import processes
+from remote.run import runs
 from remote.schema import Retry, StopRequest
 from tests.running import until
 

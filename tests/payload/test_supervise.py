@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -9,8 +10,10 @@ from typing import Any
 
 import pytest
 
-from remote import household, processes, runs
+from remote import files
+from remote.host import processes
 from remote.paths import Run
+from remote.run import household, runs
 from remote.schema import Retry, Samples
 from tests.running import Lab, until
 
@@ -111,6 +114,8 @@ def test_the_supervisor_passes_sigterm_on_as_a_stop(lab: Lab) -> None:
     os.kill(lab.state(run).pid, signal.SIGTERM)
     ended = lab.ended(run)
     assert (ended.phase, ended.code) == ("stopped", 143)
+    (told,) = events(run, "stopping")
+    assert told["by"].startswith(f"SIGTERM from pid {os.getpid()} (")
 
 
 def test_a_killed_supervisor_takes_the_attempt_along(lab: Lab) -> None:
@@ -142,6 +147,19 @@ def test_a_wish_stands_whatever_the_file_holds(tmp_path: Path, data: bytes, grac
     assert household.wish(run) is None
     Path(run.stop).write_bytes(data)
     assert household.wish(run) == grace
+
+
+def test_a_host_that_cannot_open_files_has_not_wished_for_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuses(path: Any) -> bytes:
+        raise OSError(errno.ENFILE, os.strerror(errno.ENFILE), os.fspath(path))
+
+    monkeypatch.setattr(files, "read", refuses)
+    run = Run(PurePosixPath(tmp_path))
+    assert household.wish(run) is None
+    Path(run.stop).touch()
+    assert household.wish(run) == household.GRACE
 
 
 @pytest.mark.parametrize(("progress", "phase"), [(None, "extracting"), (r"done (\d+)", "loading")])

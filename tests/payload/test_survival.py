@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from remote import endings, gpu_holders, memory_kills, processes, runs, status
+from remote import status
+from remote.host import gpu_holders, memory_kills, processes
+from remote.run import endings, runs
 from remote.schema import Pattern, Retry, State
 from tests.running import until
 
@@ -168,6 +170,7 @@ NVIDIA = """#!/bin/bash
 echo 'Warning: persistence mode is disabled'
 echo '[N/A]'
 for pid in $(cat "$(dirname "$0")/holders" 2>/dev/null); do echo "$pid"; done
+if [ -e "$(dirname "$0")/lost" ]; then cat "$(dirname "$0")/lost"; exit 15; fi
 """
 
 
@@ -201,6 +204,15 @@ def test_gpu_memory_that_is_let_go_after_a_moment_is_none(smi: Path) -> None:
     assert gpu_holders.held({43}, patience=0.0) == ()
     assert gpu_holders.held((), patience=0.0) == ()
     assert gpu_holders.parse("x\n12\n\n[N/A]\n 13 \n") == {12, 13}
+
+
+def test_a_card_off_the_bus_does_not_hide_who_holds_the_others(smi: Path) -> None:
+    lost = (
+        "Unable to determine the device handle for GPU0000:1B:00.0: GPU is lost.  Reboot the system to recover this GPU"
+    )
+    smi.with_name("lost").write_text(f"{lost}\n")
+    smi.write_text("42")
+    assert gpu_holders.held({42, 43}, patience=0.0) == (42,)
 
 
 def test_the_clock_of_the_wall_has_no_say_in_hangs_and_budgets(lab: Lab) -> None:

@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import json
 import os
+import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -153,16 +154,29 @@ def test_a_flipped_bit_that_only_verify_can_see_is_repaired_by_the_next_extract(
     assert verify(lab, work).valid == 20
 
 
+def test_a_flipped_bit_behind_a_lost_line_is_seen_and_computed_again(lab: Lab) -> None:
+    work = job(lab, PROMPTS)
+    extract(lab, work)
+    manifest, path = lab.output / "manifest.jsonl", lab.output / "data_1.pt"
+    lines = [line for line in manifest.read_text().splitlines() if json.loads(line).get("index") not in {1, 2}]
+    manifest.write_text("".join(line + "\n" for line in lines))
+    data = bytearray(path.read_bytes())
+    data[data.index(b".0") - 1] ^= 1  # loads, and is finite, and has every token: only the archive's checksum tells
+    path.write_bytes(data)
+    assert batches(extract(lab, work)) == [1]  # and sample 2 is adopted
+    assert verify(lab, work).valid == 20
+
+
 def test_all_zero_states_are_repaired_even_where_the_manifest_vouches_for_them(lab: Lab) -> None:
     work = job(lab, PROMPTS)
     extract(lab, work)
     path, manifest = lab.output / "data_1.pt", lab.output / "manifest.jsonl"
-    head, body = path.read_bytes().split(b"\n")
-    document = json.loads(body)
+    with zipfile.ZipFile(path) as archive:
+        document = json.loads(archive.read("archive/data.json"))
     for state in document["hidden_states"]:
         state["values"] = [[0.0] * 4 for _ in state["values"]]
-    zeros = json.dumps(document).encode()
-    path.write_bytes(head.rpartition(b" ")[0] + b" %d\n" % len(zeros) + zeros)
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("archive/data.json", json.dumps(document))
     lines = [json.loads(line) for line in manifest.read_text().splitlines()]
     for entry in lines:
         if entry.get("index") == 1:

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from remote.prompts.tokens import Tokens, tokenise
 from remote.schema import Job
-from remote.tokens import Tokens, tokenise
 
 if TYPE_CHECKING:
     from pathlib import Path

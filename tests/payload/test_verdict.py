@@ -75,6 +75,20 @@ def test_what_failed_or_was_another_jobs_is_no_previous_pass(stage: Stage) -> No
     assert ask(stage).previous is None
 
 
+def test_a_pass_is_kept_only_where_what_it_rests_on_is_there_still(stage: Stage) -> None:
+    made = replace(PASS, fingerprint=present(stage))
+    request = schema.VerdictRequest(job=stage.job(), bundle=made.bundle, store=made, still=True)
+    stage.write({"vllm-0.17.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: vllm\nVersion: 0.17.0\n"})
+    refused = stage.call(stage.push(None), "verdict", request, schema.VerdictAnswer)
+    assert refused.fingerprint == present(stage) != made.fingerprint
+    assert (refused.verdict, refused.basis["package vllm"]) == (None, "0.17.0")
+    assert not Path(Workdir(PurePosixPath(stage.job().workdir)).verdicts).exists()
+
+    now = replace(made, fingerprint=present(stage))
+    kept = stage.call(stage.push(None), "verdict", replace(request, store=now), schema.VerdictAnswer)
+    assert (kept.verdict, ask(stage).verdict) == (now, now)
+
+
 def test_the_newest_pass_is_the_previous_one(stage: Stage) -> None:
     for number, age in (("1", 300), ("2", 100), ("3", 200)):
         path = store(stage, replace(PASS, fingerprint=number * 64))

@@ -6,6 +6,7 @@ import contextlib
 import socket
 import struct
 import threading
+import time
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
@@ -15,10 +16,11 @@ ABORT = struct.pack("ii", 1, 0)  # linger 0: closing sends a reset
 
 
 class Proxy:
-    """Listens on the loopback and passes on to `port`."""
+    """Listens on the loopback and passes on to `port`; `delay` is what a packet takes one way, in seconds."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, *, delay: float = 0.0) -> None:
         self._target = port
+        self._delay = delay
         self._flowing = threading.Event()
         self._flowing.set()
         self._sockets: list[socket.socket] = []
@@ -78,5 +80,6 @@ class Proxy:
         with contextlib.suppress(OSError):
             while data := source.recv(1 << 16):
                 self._flowing.wait()
+                time.sleep(self._delay)
                 sink.sendall(data)
             sink.shutdown(socket.SHUT_WR)

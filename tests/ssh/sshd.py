@@ -58,7 +58,7 @@ def running(folder: Path, *, more: str = "") -> Iterator[Server]:
     try:
         yield Server(kind="sshd", port=port, folder=folder, home=home, pid=process.pid)
     finally:
-        _stop(process)
+        stop(process)
 
 
 def sessions(server: Server) -> list[psutil.Process]:
@@ -89,11 +89,11 @@ def _ready(process: subprocess.Popen[bytes], port: int) -> bool:
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=READY) as sock:
             return sock.recv(4).startswith(b"SSH-")
         time.sleep(0.01)  # between two tries only: the banner is what is waited for
-    _stop(process)
+    stop(process)
     return False
 
 
-def _stop(process: subprocess.Popen[bytes]) -> None:
+def stop(process: subprocess.Popen[bytes]) -> None:
     """End the server, its sessions and what they still run."""
     family = []
     with contextlib.suppress(psutil.NoSuchProcess):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
 import subprocess
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.laptop import environment
 from tests.ssh.servers import free_port, make_key
 
 if TYPE_CHECKING:
@@ -73,14 +73,7 @@ retry = {{ transient = 0 }}
         )
 
     def environment(self) -> dict[str, str]:
-        return {
-            **{key: value for key, value in os.environ.items() if not key.startswith(("PRUDENT", "FABRIC"))},
-            "FABRIC_INVENTORY": str(self.inventory),
-            "PRUDENT_GATE_STATE": str(self.folder / "state"),
-            "PRUDENT_GATE_CACHE": str(self.folder / "cache"),
-            "TEST_TOKEN": "hf_very_secret_value",
-            "COLUMNS": "160",
-        }
+        return environment(self.folder, TEST_TOKEN="hf_very_secret_value", COLUMNS="160")
 
     def fab(self, *words: str) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
@@ -145,6 +138,7 @@ def test_one_connection_serves_the_whole_chain_but_for_the_stream(laptop: Laptop
     if laptop.server.kind != "sshd":
         pytest.skip("counts the connections in sshd's log")
     log = laptop.server.folder / "log"
+    assert laptop.fab("-H", "gpu", "preflight").returncode == 0  # its levels are a stream, where they are looked at
     before = log.read_text().count("Accepted publickey")
     assert laptop.fab("-H", "gpu", "preflight", "status", "runs", "hosts").returncode == 0
     assert log.read_text().count("Accepted publickey") == before + 1
@@ -355,3 +349,10 @@ def test_a_locale_that_knows_ascii_alone_is_enough(laptop: Laptop, tasks: str) -
     done = laptop.shell(f"$FAB -H gpu {tasks}", LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0")
     assert done.returncode == 0, done.stderr
     (done.stdout + done.stderr).encode("ascii")
+
+
+def test_a_command_has_no_plan(laptop: Laptop) -> None:
+    done = laptop.fab("-H", "gpu", "extract", "--dry-run")
+    assert done.returncode == 2
+    assert "nothing is known of the samples of the engine 'command'" in done.stderr
+    assert not (laptop.folder / "workdir").exists()

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from local import startup
 from local.bundle import pack
 from local.errors import LinkLost, PayloadCrashed, Unreachable
 from local.host import Host
@@ -253,8 +254,8 @@ REACHED = answer_frame(
 )
 
 
-def scripted(answer: Answer) -> Host:
-    return Host(FakeLink([Answer(0, REACHED, b""), answer]), name="gpu01", python="python3", workdir="~/w")
+def scripted(*answers: Answer) -> Host:
+    return Host(FakeLink([Answer(0, REACHED, b""), *answers]), name="gpu01", python="python3", workdir="~/w")
 
 
 def call(host: Host) -> StatusAnswer:
@@ -292,13 +293,21 @@ def test_noise_before_the_answer_is_passed_over(before: bytes) -> None:
     ],
 )
 def test_a_crash_is_reported_whole(answer: Answer, says: str) -> None:
+    host = scripted(answer, Answer(0, startup.SENT, b""))  # for what was not understood: whether input gets there whole
     with pytest.raises(PayloadCrashed, match=says):
-        call(scripted(answer))
+        call(host)
 
 
 def test_no_exit_code_means_that_nothing_is_known() -> None:
     with pytest.raises(LinkLost, match=r"without an exit code.*last said: oops"):
         call(scripted(Answer(None, answer_frame(EMPTY), b"oops\n")))
+
+
+@pytest.mark.parametrize(("code", "name"), [(137, "SIGKILL"), (143, "SIGTERM"), (129, "SIGHUP"), (130, "SIGINT")])
+def test_a_verb_that_was_killed_over_there_is_told_so_and_may_be_asked_again(code: int, name: str) -> None:
+    with pytest.raises(LinkLost, match=rf"`status` was killed on the host \({name}\)") as caught:
+        call(scripted(Answer(code, b"", b"")))
+    assert "it is safe" in caught.value.remedy
 
 
 def test_an_unknown_verb_over_ssh(host: Host) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import resource
 import subprocess
 import threading
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 from local.errors import HostKeyError, UsageError
 from local.links import hostkeys
 from local.links.base import Command
-from local.links.hostkeys import Entry, Key, judge, pin, preferred, read, verify
+from local.links.hostkeys import Entry, Key, Trust, judge, pin, preferred, read, verify
 from local.links.ssh import open_link
 from tests.ssh import sshd
 from tests.ssh.servers import make_key, needs_openssh
@@ -24,9 +25,16 @@ if TYPE_CHECKING:
     from tests.ssh.servers import Server
 
 TRUE = Command(("true",))
-ED = Key("ssh-ed25519", b"ed one")
-OTHER = Key("ssh-ed25519", b"ed two")
-RSA = Key("ssh-rsa", b"rsa one")
+
+
+def made(kind: str, rest: bytes) -> Key:
+    """Give a key of which only the frame is one."""
+    return Key(kind, len(kind).to_bytes(4) + kind.encode() + rest)
+
+
+ED = made("ssh-ed25519", b"ed one")
+OTHER = made("ssh-ed25519", b"ed two")
+RSA = made("ssh-rsa", b"rsa one")
 
 
 def entry(patterns: str, key: Key = ED, marker: str = "") -> Entry:
@@ -98,11 +106,37 @@ def test_known_types_are_asked_for_first() -> None:
     assert preferred([], "gpu01", offered) == offered
 
 
+def test_certificates_are_asked_for_only_where_an_authority_speaks_for_the_host() -> None:
+    offered = ["ssh-ed25519", "rsa-sha2-512", "ssh-ed25519-cert-v01@openssh.com", "rsa-sha2-512-cert-v01@openssh.com"]
+    authority = entry("*.example", OTHER, marker="@cert-authority")
+    assert preferred([authority], "gpu01.example", offered) == [*offered[2:], *offered[:2]]
+    assert preferred([authority, entry("gpu01.example", RSA)], "[gpu01.example]:2222", offered) == [
+        *offered[2:],
+        "rsa-sha2-512",
+        "ssh-ed25519",
+    ]
+    assert preferred([authority], "gpu01.test", offered) == offered[:2]
+
+
 def test_a_torn_pin_file_is_mended(tmp_path: Path) -> None:
     file = tmp_path / "pins"
     file.write_text(line("gpu02", OTHER).rstrip("\n"))
     assert pin(file, "gpu01", ED).verdict == "new"
     assert file.read_text() == line("gpu02", OTHER) + line("gpu01", ED)
+
+
+def test_a_pin_that_a_full_disk_takes_half_of_is_taken_back(tmp_path: Path) -> None:
+    pin(tmp_path / "pins", "one", ED)
+    before = (tmp_path / "pins").read_bytes()
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 30, hard))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            pin(tmp_path / "pins", "two", RSA)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert (tmp_path / "pins").read_bytes() == before
+    assert pin(tmp_path / "pins", "two", RSA).verdict == "new"
 
 
 def test_a_pin_file_is_private(tmp_path: Path) -> None:
@@ -113,7 +147,7 @@ def test_a_pin_file_is_private(tmp_path: Path) -> None:
 def test_pinning_side_by_side_keeps_whole_lines_and_one_key(tmp_path: Path) -> None:
     file = tmp_path / "pins"
     verdicts: list[str] = []
-    keys = [Key("ssh-ed25519", bytes([number]) * 40) for number in range(16)]
+    keys = [made("ssh-ed25519", bytes([number]) * 40) for number in range(16)]
     threads = [
         threading.Thread(target=lambda key=key: verdicts.append(pin(file, "gpu01", key).verdict)) for key in keys
     ]
@@ -128,8 +162,8 @@ def test_pinning_side_by_side_keeps_whole_lines_and_one_key(tmp_path: Path) -> N
 def test_a_key_known_on_port_22_serves_on_other_ports(tmp_path: Path) -> None:
     file = tmp_path / "known_hosts"
     file.write_text(line("gpu01", ED))
-    verify("[gpu01]:2222", ED, files=[file], pin_file=tmp_path / "pins", strict=True)
-    assert verify("[gpu01]:2222", OTHER, files=[file], pin_file=tmp_path / "pins", strict=False)
+    verify("[gpu01]:2222", ED, Trust(files=[file], pin_file=tmp_path / "pins", strict=True))
+    assert verify("[gpu01]:2222", OTHER, Trust(files=[file], pin_file=tmp_path / "pins", strict=False))
 
 
 def test_a_new_key_is_pinned_and_announced_once(sshd_server: Server, tmp_path: Path) -> None:
@@ -222,7 +256,6 @@ def _fingerprint(private: Path) -> str:
 
 
 def test_a_key_that_cannot_be_pinned_is_not_trusted(tmp_path: Path) -> None:
-    key = Key("ssh-ed25519", b"key")
     with pytest.raises(UsageError, match="cannot be pinned") as caught:
-        verify("host", key, files=(), pin_file=tmp_path, strict=False)
+        verify("host", ED, Trust(files=(), pin_file=tmp_path, strict=False))
     assert "PRUDENT_GATE_STATE" in caught.value.remedy

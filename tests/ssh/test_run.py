@@ -16,7 +16,7 @@ from local import extract
 from local.errors import GateRefused, GaveUp
 from local.follow import follow
 from local.runs import latest, stop
-from remote import processes
+from remote.host import processes
 from tests.running import Lab
 from tests.ssh import sshd
 

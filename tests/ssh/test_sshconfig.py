@@ -87,7 +87,7 @@ def test_without_ssh_config_the_defaults_hold() -> None:
     found = resolve(settings("192.0.2.5", user="root"), ssh_config="none")
     assert (found.host, found.port, found.user, found.jumps) == ("192.0.2.5", 22, "root", ())
     assert found.known_as == "192.0.2.5"
-    assert found.note is None
+    assert found.notes == ()
 
 
 @pytest.mark.parametrize("address", ["-oProxyCommand=touch pwned", "a b", "a\nb"])
@@ -133,7 +133,8 @@ def test_without_openssh_paramikos_parser_serves_and_says_so(
     found = resolve(settings("gpu", user="root"), ssh_config=config)
     assert (found.host, found.port, found.user) == ("192.0.2.11", 2200, "root")
     assert found.identities[0] == tmp_path / "one"
-    assert "not honoured" in str(found.note)
+    assert "are not honoured" in found.notes[0]
+    assert "ForwardAgent yes is not honoured" in found.notes[1]
 
 
 def test_an_alias_leads_to_a_real_host(sshd_server: Server, tmp_path: Path) -> None:
@@ -196,7 +197,7 @@ def test_identities_only_keeps_the_agents_other_keys_back(
         link.run(Command(("true",)))
 
 
-def test_an_agent_is_never_forwarded(sshd_server: Server, agent: Callable[[Path], None]) -> None:
+def test_an_agent_is_not_forwarded_unasked(sshd_server: Server, agent: Callable[[Path], None]) -> None:
     agent(sshd_server.identity)
     link = sshd_server.link()
     assert link.run(Command(("sh", "-c", 'echo "<$SSH_AUTH_SOCK>"'))).stdout == b"<>\n"

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import random
 import subprocess
-import tarfile
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -20,6 +18,7 @@ from remote import overlay
 from remote.environment import job_environment
 from remote.paths import Bundle
 from remote.schema import Job, Retry
+from tests.unpacking import unpack
 
 HERE = Path(__file__).parent
 MAX_MODEL_LEN = 2048
@@ -94,18 +93,22 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Stack:
     return made
 
 
-def unpacked(job: Job, root: Path, without: tuple[str, ...] = ()) -> Bundle:
-    """Pack the job's bundle with what the series makes of the stack's own sources, and unpack it in its place."""
+def packed(job: Job, without: tuple[str, ...] = ()) -> bundles.Packed:
+    """Pack the job's bundle with what the series makes of the stack's own sources."""
     site = next(Path(job.python).parent.parent.glob("lib/python3*/site-packages"))
     series = patches.select(patches.load_series(), {"speculators": "0.3.0", "vllm": "0.16.0"}, without=without)
     sources = {path: (site / path).read_text() for patch in series for path in patch.files}
     applied = patches.apply(series, sources)
     assert not applied.findings
-    packed = bundles.pack(job, applied.files)
-    folder = root / "workdir" / "bundles" / packed.id
+    return bundles.pack(job, applied.files)
+
+
+def unpacked(job: Job, root: Path, without: tuple[str, ...] = ()) -> Bundle:
+    """Pack the job's bundle, and unpack it in its place."""
+    made = packed(job, without)
+    folder = root / "workdir" / "bundles" / made.id
     folder.mkdir(parents=True, exist_ok=True)
-    with tarfile.open(fileobj=io.BytesIO(packed.data)) as archive:
-        archive.extractall(folder, filter="data")
+    unpack(made.data, folder)
     return Bundle(PurePosixPath(folder))
 
 

@@ -11,8 +11,9 @@ import json
 import sys
 from pathlib import Path
 
-from remote import contract, levels, wire
+from remote import wire
 from remote.engines.defaults import gate_of
+from remote.gate import contract, levels
 from remote.schema import Check, GateSpec, Job
 
 WORKER = "speculators/data_generation/custom_worker.py"

@@ -11,7 +11,7 @@ import datasets
 import pyarrow as pa
 import pyarrow.parquet
 
-from remote import dataset
+from remote.prompts import dataset
 
 GOOD = [{"conversations": [{"from": "human", "value": f"hé {n}"}, {"from": "gpt", "value": "yes"}]} for n in range(300)]
 READY = [{"input_ids": [n, 1], "loss_mask": [0, 1]} for n in range(3)]

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import io
 import os
 import subprocess
-import tarfile
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -16,6 +14,7 @@ import pytest
 from local import bundle as bundles
 from remote import schema, wire
 from remote.paths import Bundle
+from tests.unpacking import unpack
 
 if TYPE_CHECKING:
     from conftest import Stack
@@ -54,8 +53,7 @@ def test_the_released_speculators_shows_the_faults_that_signatures_tell(stack: S
     packed = bundles.pack(dataclasses.replace(stack.job, name="unpatched"), {})
     folder = Path(stack.job.workdir, "bundles", packed.id)
     folder.mkdir(parents=True)
-    with tarfile.open(fileobj=io.BytesIO(packed.data)) as archive:
-        archive.extractall(folder, filter="data")
+    unpack(packed.data, folder)
     checks = probe(stack, Bundle(PurePosixPath(folder)))
     assert checks["import"].status == "pass"
     told = [(f.rule, f.file, f.line, (f.text or "")[f.column : f.end_column]) for f in checks["signature"].findings]

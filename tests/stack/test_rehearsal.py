@@ -9,16 +9,18 @@ import os
 import subprocess
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from local.gate import GateOptions, preflight
+from local.gate import preflight
+from local.gateoptions import GateOptions
 from local.host import Host
 from local.levels import LEVELS
 from local.links.here import HereLink
-from remote import overlay, processes, wire
+from remote import overlay, wire
 from remote.environment import job_environment
+from remote.host import processes
 from remote.schema import Check, GateSpec, ProbeAnswer, ProbeRequest
 from tests.stack.conftest import unpacked
 
@@ -161,6 +163,7 @@ def test_in_half_precision_it_passes_and_what_only_a_small_cache_would_meet_is_a
     finding = only(check, "warn")
     assert (finding.rule, finding.file) == ("rehearsal-in-parts", GENERATOR)
     assert "Prompt 1 has 40 tokens and 14 rows" in finding.message
+    assert "No call of this job takes several steps (8192 tokens each)" in finding.message
     errors = check.facts["errors"].values()
     assert 1e-4 < max(error["worst"] for error in errors) < check.facts["bounds"]["worst"] / 2
     assert max(error["median"] for error in errors) < check.facts["bounds"]["median"] / 2
@@ -236,3 +239,25 @@ def test_heads_that_no_kernel_takes_show_at_the_real_sizes(stack: Stack) -> None
     assert "A worker process died unexpectedly" in finding.message  # in a kernel for heads of 40
     assert finding.file == GENERATOR
     assert set(check.facts["errors"]) == {str(layer) for layer in stack.job.layers}
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"dtype": "float17"}, "has no attribute 'float17'"),
+        ({"quantization_config": {"quant_method": "nvfp9"}}, "Unknown quantization method: nvfp9"),
+    ],
+)
+def test_what_the_tiny_model_leaves_out_shows_in_the_configuration_of_the_target(
+    stack: Stack, tmp_path: Path, changes: dict[str, Any], words: str
+) -> None:
+    folder = tmp_path / "odd"
+    folder.mkdir()
+    for path in Path(stack.job.model).glob("*token*"):
+        (folder / path.name).write_bytes(path.read_bytes())
+    config = json.loads((Path(stack.job.model) / "config.json").read_text()) | changes
+    (folder / "config.json").write_text(json.dumps(config))
+    finding = only(rehearsed(stack, dataclasses.replace(stack.job, model=str(folder))))
+    assert (finding.rule, finding.file) == ("rehearsal-crashed", GENERATOR)
+    assert finding.message.startswith("while the configuration for the model itself was made: ")
+    assert words in finding.message

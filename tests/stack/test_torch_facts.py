@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from remote import cuda
+from remote.host import cuda
 from tests.stack.conftest import stack_python
 
 pytestmark = pytest.mark.stack

@@ -2,8 +2,8 @@
 
 import pytest
 
-from remote import estimate
-from remote.estimate import Output, Rates, Room
+from remote.gate import estimate
+from remote.gate.estimate import Output, Rates, Room
 
 GB = 10**9
 
@@ -49,12 +49,25 @@ def test_time_and_cost_of_a_measured_host() -> None:
     assert not took.assumed
 
 
-def test_without_a_rate_only_the_load_is_told_and_said_to_be_a_guess() -> None:
-    took = estimate.duration(weights=595 * GB, tokens=10, rates=Rates())
-    assert took.extract is None
-    assert took.usd is None
-    assert took.assumed
+def test_a_host_that_never_ran_is_reckoned_with_and_said_to_be_a_guess() -> None:
+    took = estimate.duration(weights=595 * GB, tokens=8_000_000, rates=Rates(), workers=8, usd_per_hour=36.0)
+    assert (took.assumed, took.extract_by) == (True, "assumed")
     assert 18 <= took.load / 60 <= 21
+    assert 30 <= took.extract / 60 <= 90
+    assert took.usd == pytest.approx((took.load + took.extract) / 100, abs=0.01)
+
+
+def test_a_rate_says_what_has_shown_it() -> None:
+    took = estimate.duration(weights=GB, tokens=1000, rates=Rates(tokens=10.0, shown_by="rehearsal"))
+    assert (took.extract, took.extract_by, took.assumed) == (100.0, "rehearsal", True)
+    assert estimate.duration(weights=GB, tokens=1, rates=Rates(load=GB, tokens=1.0)).extract_by == "runs"
+
+
+@pytest.mark.parametrize("device", ["cuda", "cpu", "abacus"])
+@pytest.mark.parametrize("weights", [0, 1, GB, 10**13])
+def test_a_guess_is_never_nothing_and_grows_with_the_workers(weights: int, device: str) -> None:
+    one, eight = (estimate.assumed_tokens(weights, workers, device) for workers in (1, 8))
+    assert 0 < one <= eight <= estimate.FASTEST
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from remote import rates
-from remote.estimate import Rates
+from remote.gate import rates
+from remote.gate.estimate import Rates
 from remote.schema import Job
 
 LOADING = {"event": "phase", "phase": "loading"}
@@ -61,4 +61,48 @@ def test_only_runs_alike_count_and_torn_files_are_passed_over(tmp_path: Path) ->
     _write(job, "torn", good + b'{"time": 9\n[]\n\xff\n')
     assert rates.measured(job, 1000) == Rates(load=20.0, tokens=500.0)
     (tmp_path / "runs" / "empty").mkdir()
+    assert rates.measured(job, 1000) == Rates(load=20.0, tokens=500.0)
+
+
+def _verdict(path: str = "/m", width: int = 1, **thin: object) -> list[dict[str, object]]:
+    seen = {"tokens_per_second": 6000, "layers_kept": [0, 3, 59], **thin}
+    return [
+        {"id": "reach", "facts": {}},
+        {"id": "inputs", "facts": {"model": {"path": path, "layers": 60}}},
+        {"id": "rehearsal", "facts": {"tensor_parallel": width, "thin": seen}},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("checks", "expected"),
+    [
+        (_verdict(), 300.0),
+        (_verdict("/other"), None),
+        (_verdict(width=8), None),
+        (_verdict(tokens_per_second="fast"), None),
+        (_verdict(tokens_per_second=0), None),
+        (_verdict(layers_kept=[]), None),
+        (_verdict()[:2], None),
+        ([{"id": "rehearsal", "facts": {"thin": None}}], None),
+        ([], None),
+        (None, None),
+        ([7], None),
+    ],
+)
+def test_a_rehearsal_at_the_real_sizes_promises_a_rate_for_all_layers(checks: object, expected: float | None) -> None:
+    job = Job(name="j", engine="speculators", python="p", workdir="w", output="o", model="/m")
+    assert rates.rehearsed(checks, job) == expected
+
+
+def test_a_run_outweighs_a_rehearsal_and_damaged_verdicts_are_passed_over(tmp_path: Path) -> None:
+    job = Job(name="j", engine="speculators", python="p", workdir=str(tmp_path), output="o", model="/m")
+    (tmp_path / "verdicts").mkdir()
+    (tmp_path / "verdicts" / "torn.json").write_text('{"checks": [')
+    (tmp_path / "verdicts" / "list.json").write_text("[]")
+    assert rates.measured(job, 1000) == Rates()
+    (tmp_path / "verdicts" / "good.json").write_text(json.dumps({"checks": _verdict()}))
+    assert rates.measured(job, 1000) == Rates(tokens=300.0, shown_by="rehearsal")
+    _write(job, "one", b"".join(json.dumps(event).encode() + b"\n" for event in RUN), device="cpu")
+    assert rates.measured(job, 1000).shown_by == "rehearsal", "of another device"
+    _write(job, "two", b"".join(json.dumps(event).encode() + b"\n" for event in RUN), device=job.device)
     assert rates.measured(job, 1000) == Rates(load=20.0, tokens=500.0)

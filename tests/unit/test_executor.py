@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from fabric.config import Config
@@ -13,6 +14,7 @@ from invoke import Collection
 from local.errors import GateRefused, HostKeyError, LinkLost, Unreachable, UsageError
 from local.executor import Executor
 from local.steps import OnHosts, OnLaptop
+from local.tasks import gate as tasks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -267,3 +269,23 @@ def test_a_gathering_that_fails_hides_no_host(fab: Callable[..., int], capsys: p
     error = capsys.readouterr().err
     assert "cannot be written for 3" in error
     assert error.count("looked at") == 3
+
+
+@pytest.mark.parametrize(("hosts", "sharers"), [("", 3), ("-H pair ", 2), ("-H one ", 1)])
+def test_the_gate_is_told_how_many_hosts_share_the_dataset(
+    fab: Callable[..., int], monkeypatch: pytest.MonkeyPatch, hosts: str, sharers: int
+) -> None:
+    told: list[int] = []
+
+    def refuse(_host: Any, _job: Any, options: Any, **_: Any) -> None:
+        told.append(options.sharers)
+        raise GateRefused("asked for no more")
+
+    def gate(session: Session) -> None:
+        session._host = cast("Any", SimpleNamespace(link=None))
+        session.__dict__["job"] = session.target.job
+        tasks.preflight(session)
+
+    monkeypatch.setattr("local.gate.preflight", refuse)
+    assert fab(f"{hosts}gate", step(gate)) == 3
+    assert told == [sharers] * sharers

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,7 +12,6 @@ from local.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 BOTH = [(folders.cache, "PRUDENT_GATE_CACHE"), (folders.state, "PRUDENT_GATE_STATE")]
 
@@ -44,3 +44,8 @@ def test_a_home_that_nobody_knows_is_told(
     monkeypatch.setenv(variable, "~nobody.of.this.name/folder")
     with pytest.raises(UsageError, match="cannot be made"):
         folder()
+
+
+def test_the_home_of_nobody_is_a_path_as_it_is_written() -> None:
+    assert folders.at_home("~nobody-of-that-name/x") == Path("~nobody-of-that-name/x")
+    assert folders.at_home("~/x") == Path.home() / "x"

@@ -151,7 +151,8 @@ def test_a_file_that_is_absent_or_no_text_is_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "value"),
     [(90, 90.0), (0.5, 0.5), ("90s", 90.0), ("10m", 600.0), ("1h30m", 5400.0), ("2d", 172800.0), ("500ms", 0.5),
-     ("1.5h", 5400.0), ("", None), ("m", None), ("10", None), ("-5m", None), ("10 minutes", None), (-1, None)],
+     ("1.5h", 5400.0), ("", None), ("m", None), ("10", None), ("-5m", None), ("10 minutes", None), (-1, None),
+     (float("inf"), None), (float("nan"), None), (10**400, None), ("9" * 400 + "h", None), ("99999999999h", None)],
 )  # fmt: skip
 def test_durations(text: float | str, value: float | None) -> None:
     assert seconds(text) == value

@@ -12,6 +12,7 @@ from local import levels
 from local.hunks import FileDiff, Hunk
 from local.levels import host, patch, reach
 from local.levels.decide import check, status
+from local.levels.host import gpus
 from local.patches import Patch
 from remote.schema import CudaHome, Disk, Finding, Gpu, GpuFacts, HostFacts, Job, PythonFacts
 
@@ -133,6 +134,8 @@ BAD_HOSTS: list[tuple[str, str, HostFacts, Job]] = [
     ("package-missing", "fail", facts(distributions={"vllm": "0.16.0"}), job()),
     ("package-missing", "fail", facts(distributions={"speculators": "0.3.0"}), job()),
     ("package-missing", "fail", facts(distributions={}), job(engine="connector")),
+    ("package-elsewhere", "warn", facts(elsewhere={"vllm": "/src/vllm"}), job(env={"PYTHONPATH": "/src"})),
+    ("package-elsewhere", "warn", facts(elsewhere={"vllm": "/src/vllm"}), job()),
     ("package-build", "fail", facts(**CUDA | {"distributions": facts().distributions}), EIGHT),
     ("gpu-unknown", "fail", facts(**CUDA | {"gpu": GpuFacts(error="no answer within 10 s")}), EIGHT),
     ("gpu-count", "fail", facts(**CUDA | {"gpu": GpuFacts(gpus=(gpu(0),))}), EIGHT),
@@ -144,11 +147,20 @@ BAD_HOSTS: list[tuple[str, str, HostFacts, Job]] = [
     ("cuda-home-missing", "warn", facts(cuda_home=CudaHome(path="/usr/local/cuda-12.8")), job()),
     ("cuda-home-nvcc", "warn", facts(**CUDA | {"cuda_home": CudaHome(path="/cuda", exists=True)}), EIGHT),
     ("output-not-writable", "fail", facts(disks={"output": disk("/data/out", writable=False)}), job()),
+    (
+        "output-not-writable",
+        "fail",
+        facts(disks={"output": disk("/data/out", writable=False, blocked="/data/out")}),
+        job(),
+    ),
     ("workdir-not-writable", "fail", facts(disks={"workdir": disk("/root/work", writable=False)}), job()),
+    ("output-lacks", "fail", facts(disks={"output": disk("/data/out", lacks="locking")}), job()),
+    ("workdir-lacks", "fail", facts(disks={"workdir": disk("/root/work", lacks="locking")}), job()),
     ("disk-full", "fail", facts(disks={"output": disk("/data/out", free=GIB // 8)}), job()),
     ("disk-low", "warn", facts(disks={"output": disk("/data/out", free=2 * GIB)}), job()),
     ("inodes-low", "fail", facts(disks={"output": disk("/data/out", inodes_free=12)}), job()),
     ("model-missing", "fail", facts(model_exists=False), job()),
+    ("model-missing", "fail", facts(model_exists=None), job(model="acme/tiny-llama")),
     ("dataset-missing", "fail", facts(dataset_exists=False), job()),
     ("shm-small", "fail", facts(**CUDA, shm_free=64 * 2**20), EIGHT),
     ("shm-small", "warn", facts(**CUDA, shm_free=512 * 2**20), EIGHT),
@@ -164,6 +176,37 @@ def test_a_host_that_does_not_fit_has_one_finding_with_a_remedy(
     assert [finding.rule for finding in decided.findings] == [rule]
     assert decided.status == expected
     assert len(decided.findings[0].message) > 40
+
+
+@pytest.mark.parametrize(
+    ("cards", "expected", "rules", "words"),
+    [
+        (8, 8, {}, ""),
+        (9, 8, {}, ""),
+        (7, None, {"gpu-count": "error"}, ""),
+        (7, 8, {"gpu-count": "error", "gpu-expected": "warning"}, "expected 8 GPUs (`gpus` in the inventory), found 7"),
+    ],
+)
+def test_the_cards_are_held_against_those_that_the_inventory_expects(
+    cards: int, expected: int | None, rules: dict[str, str], words: str
+) -> None:
+    found = facts(**CUDA | {"gpu": GpuFacts(gpus=tuple(gpu(index) for index in range(cards)))})
+    decided = host.decide(found, EIGHT, expected=expected)
+    assert {finding.rule: finding.severity for finding in decided.findings} == rules
+    assert words in " ".join(finding.message for finding in decided.findings)
+
+
+def test_a_missing_card_is_named_by_its_number_where_the_job_has_enough() -> None:
+    found = facts(**CUDA | {"gpu": GpuFacts(gpus=tuple(gpu(index) for index in (0, 1, 2, 4, 5, 7)))})
+    (finding,) = host.decide(found, replace(EIGHT, tensor_parallel=4), expected=8).findings
+    assert (finding.rule, finding.severity) == ("gpu-expected", "warning")
+    assert "found 6: there is no GPU 3, 6;" in finding.message
+
+
+def test_what_no_driver_tells_and_what_a_cpu_job_has_no_need_of_is_not_counted() -> None:
+    unknown = facts(**CUDA | {"gpu": GpuFacts(error="no answer within 10 s")})
+    assert [finding.rule for finding in host.decide(unknown, EIGHT, expected=8).findings] == ["gpu-unknown"]
+    assert host.decide(facts(), job(), expected=8).findings == ()
 
 
 def test_gpus_are_taken_as_cuda_shows_them() -> None:
@@ -262,3 +305,33 @@ def test_the_page_of_the_gate_tells_every_level_and_every_rule_of_ours() -> None
     rules = {rule for path in sources for rule in re.findall(r'rule="([\w-]+)"', path.read_text("utf-8"))}
     assert len(rules) > 10
     assert [rule for rule in sorted(rules) if f"`{rule}`" not in page] == []
+
+
+def test_a_secret_that_the_laptop_does_not_have_is_a_warning() -> None:
+    wanted = job(secret_env=("HF_TOKEN", "WANDB_API_KEY"))
+    (found,) = host.decide(facts(), wanted, secrets={"HF_TOKEN"}).findings
+    assert (found.rule, found.severity) == ("secret-missing", "warning")
+    assert "WANDB_API_KEY" in found.message
+    assert "HF_TOKEN" not in found.message
+    assert host.decide(facts(), wanted, secrets=wanted.secret_env).findings == ()
+    assert host.decide(facts(), wanted).findings == ()
+
+
+@pytest.mark.parametrize(
+    ("changes", "cards", "expected"),
+    [
+        ({}, (), 80),
+        ({"tensor_parallel": 1}, (), 180),
+        ({"tensor_parallel": 1, "env": {"CUDA_VISIBLE_DEVICES": "2"}}, (), 80),
+        ({"tensor_parallel": 2}, (), 180),
+        ({"device": "cpu"}, (), 0),
+        ({"env": {"CUDA_VISIBLE_DEVICES": ""}}, (), 0),
+        ({}, (0, 1, 2), 0),
+    ],
+)
+def test_the_smallest_card_is_one_that_the_job_takes(
+    changes: dict[str, Any], cards: tuple[int, ...], expected: int
+) -> None:
+    seen = tuple(replace(gpu(n), memory_total=(80 if n == 2 else 180) * GIB, mig=n in cards) for n in range(3))
+    wanted = job(**{"device": "cuda", "tensor_parallel": 3, **changes})
+    assert gpus.smallest(facts(gpu=GpuFacts(gpus=seen)), wanted) == expected * GIB

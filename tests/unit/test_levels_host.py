@@ -303,7 +303,9 @@ def test_the_table_is_in_order_and_names_its_source() -> None:
 def test_shared_memory(total: int, free: int, expected: dict[str, str]) -> None:
     found = facts(**CUDA, shm_total=total, shm_free=free)
     assert rules(found, EIGHT) == expected
-    assert rules(found, replace(EIGHT, tensor_parallel=1)) == {}
+    alone = {"shm-small": "warning"} if free < 256 * 2**20 else {}
+    assert rules(found, replace(EIGHT, tensor_parallel=1)) == alone
+    assert rules(found, replace(EIGHT, tensor_parallel=1, engine="command")) == {}
     if expected:
         assert "--shm-size" in message(found, EIGHT)
 
@@ -316,6 +318,11 @@ def test_shared_memory(total: int, free: int, expected: dict[str, str]) -> None:
         ({"nofile": 256, "nofile_hard": 4096}, {"limit-files": "warning"}),
         ({"nproc": 1000, "nproc_hard": -1}, {"limit-processes": "warning"}),
         ({"memlock": 65536}, {"limit-locked": "note"}),
+        ({"fsize": -1, "as": -1, "cpu": -1}, {}),
+        ({"fsize": 8 * 2**30}, {}),
+        ({"fsize": 2**20}, {"limit-file-size": "warning"}),
+        ({"as": 64 * 2**30}, {"limit-memory": "warning"}),
+        ({"cpu": 3600}, {"limit-cpu": "warning"}),
     ],
 )
 def test_limits(limits: dict[str, int], expected: dict[str, str]) -> None:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from remote import pairs, versions
-from remote.pairs import Pair
+from remote.code import pairs, versions
+from remote.code.pairs import Pair
 
 GENERATOR = "speculators.data_generation.vllm_hidden_states_generator"
 

@@ -24,7 +24,10 @@ from remote.schema import Check
                 "lengths": {"shortest": 28, "longest": 255},
                 "time": {"load": 90.0, "extract": 7200.0, "usd": 72.9, "assumed": True},
             },
-            "2000 samples of 28 to 255 tokens, 0.14 GB of 75 free, about 90 s to load, 120 min to extract, $72.90",
+            (
+                "2000 samples of 28 to 255 tokens, 0.14 GB of 75 free, about 90 s to load (assumed), "
+                "120 min to extract, $72.90"
+            ),
         ),
         ("inputs", {"time": {"load": None, "extract": None, "usd": None}}, ""),
         (

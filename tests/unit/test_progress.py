@@ -41,6 +41,22 @@ def test_samples_found_on_disk_after_a_retry_are_no_speed() -> None:
     assert "attempt 2" in summary(tally)
 
 
+def test_events_that_are_heard_in_the_same_moment_make_no_speed_of_their_own() -> None:
+    """The supervisor reads what has come since it looked last: two steps may bear nearly the same time."""
+    tally = Tally()
+    for event in (PLAN, progress(110.0, 14, 1400), progress(120.0, 24, 2400), progress(120.0001, 34, 3400)):
+        tally = after(tally, event)
+    assert (tally.done, tally.token_speed, tally.left) == (34, 100.0, 30.0)
+    assert after(tally, progress(130.0, 44, 4400)).token_speed == pytest.approx(130.0)  # 200 in ten seconds, averaged
+
+
+def test_the_load_is_no_part_of_the_speed() -> None:
+    tally = Tally()
+    for event in (PLAN, {"event": "phase", "phase": "extracting", "time": 1200.0}, progress(1210.0, 14, 1400)):
+        tally = after(tally, event)
+    assert (tally.token_speed, tally.left) == (100.0, 50.0)
+
+
 @pytest.mark.parametrize(
     "event",
     [

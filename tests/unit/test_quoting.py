@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from local.host import _bootstrap_source
 from local.links.base import Command
 
+SHELLS = [name for name in ("sh", "bash", "dash", "zsh", "fish", "ksh", "tcsh") if shutil.which(name)]
 WORDS = st.lists(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])), min_size=1, max_size=4)
 
 
-@settings(max_examples=60, deadline=None)
-@given(WORDS)
-def test_any_words(words: list[str]) -> None:
-    command = Command(("printf", "%s\\0", "-", *words))
-    said = subprocess.run(["/bin/sh", "-c", str(command)], capture_output=True, check=True)
+@pytest.mark.parametrize("shell", SHELLS)
+@settings(max_examples=40, deadline=None)
+@given(words=WORDS)
+@example(words=["=ls", "A=b", "%self", "a\\", "\\'", "'\\''", "-", "", "~root", "!!", "a\nb", "$(x)", "`x`", "%h"])
+def test_any_words(shell: str, words: list[str]) -> None:
+    command = Command((shutil.which("printf") or "printf", "%s\\0", "-", *words))
+    env = {**os.environ, "LC_ALL": "C.UTF-8"}
+    said = subprocess.run([shell, "-c", str(command)], capture_output=True, check=True, env=env)
     assert said.stdout.decode().split("\0")[1:-1] == words
+
+
+@pytest.mark.parametrize("word", ["A=b", "=ls", "%self", "a\\", "^", "#", "~"])
+def test_a_word_in_front_is_never_read_as_anything_else(word: str) -> None:
+    assert not str(Command((word,))).startswith(word)
 
 
 def test_the_bootstrap_is_one_line_that_no_shell_interprets() -> None:

@@ -181,6 +181,7 @@ def test_prompts_stand_around_every_edge(longest: int, block: int, batch: int, v
     assert len(plan.batches) >= 2
     assert all(0 <= token < vocabulary for prompt in plan.prompts for token in prompt)
     assert all(1 <= len(one) <= max(batch, 2) for one in plan.batches)
+    assert max(map(len, plan.batches[:-1])) >= batch  # so many at a time, beside the largest batch of long ones
     if longest > 700:
         assert len(lengths) >= 12
     if device == "cuda":

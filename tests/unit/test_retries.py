@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from remote.failures import Failure
-from remote.retries import Budgets, Signs
+from remote.run.retries import Budgets, Signs
 from remote.schema import Retry
 
 POLICY = Retry(transient=2, start_line=10.0, progress_line=20.0)

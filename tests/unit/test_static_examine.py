@@ -169,6 +169,14 @@ def test_an_unknown_architecture_says_nothing_and_a_known_one_is_held(tmp_path: 
     assert rules(seen(tmp_path, code, architectures=("LlamaForCausalLM",))) == [("model-attribute", 4)]
 
 
+@pytest.mark.parametrize("architectures", [("KimiK25ForConditionalGeneration",), ("Nobody",), ()])
+def test_an_architecture_whose_module_has_no_such_class_is_held_against_all(
+    tmp_path: Path, architectures: tuple[str, ...]
+) -> None:
+    code = MODEL.format(method="old_embed")
+    assert rules(seen(tmp_path, code, architectures=architectures)) == [("model-attribute", 4)]
+
+
 DRIFT = """\
 from vllm import Engine
 from vllm.config import EngineConfig

@@ -75,6 +75,13 @@ def test_damaged_or_hostile_data_is_refused_and_leaves_nothing(data: str, tmp_pa
     assert not list(tmp_path.rglob("outside.py"))
 
 
+@pytest.mark.parametrize("name", ["../../outside.py", "/etc/outside.py", "a/../../outside.py", "a/..", ".."])
+def test_names_that_lead_out_are_refused_before_anything_is_written(name: str, tmp_path: Path) -> None:
+    with pytest.raises(PayloadCrashed, match="no name below a folder"):
+        surface.keep(answer(FILES, data=hostile(name)))
+    assert not list(tmp_path.rglob("outside.py"))
+
+
 def test_a_fingerprint_that_is_a_path_is_refused() -> None:
     with pytest.raises(PayloadCrashed, match="no fingerprint"):
         surface.keep(answer(FILES, fingerprint="../../x"))

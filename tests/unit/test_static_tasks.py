@@ -1,16 +1,21 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import io
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from rich.console import Console
 
 from local import checktask, matrix
-from local.errors import PrudentError, UsageError
+from local.errors import GateRefused, PrudentError, UsageError
 from local.static import releases
+from local.tasks import laptop
 from remote.schema import GateSpec, Job
 from tests.unit.static_packages import VLLM, library, surface
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from local.static.tree import Surface
@@ -98,6 +103,71 @@ def test_a_change_of_a_patch_is_noticed(series: Path) -> None:
     assert len(pauses) == 2
 
 
+@pytest.fixture
+def chosen(sources: Surface, series: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Give what `fab check` is handed: a host whose sources are kept, a series of our own, a console to look at."""
+    monkeypatch.setattr(laptop.surface, "remembered", lambda *_: sources)
+    monkeypatch.setattr(laptop.surface, "architectures", lambda *_: ())
+    monkeypatch.setattr(laptop.patches, "SERIES", series)
+    monkeypatch.setattr(checktask.check, "__kwdefaults__", checktask.check.__kwdefaults__ | {"root": series})
+    screen = SimpleNamespace(console=Console(file=io.StringIO(), width=200))
+    return SimpleNamespace(targets=[SimpleNamespace(name="gpu01", job=JOB)], screen=screen)
+
+
+def test_a_patch_that_is_half_written_does_not_end_the_watch(
+    chosen: Any, series: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, console = series / "lib-1.0" / "0001-drop.patch", chosen.screen.console
+
+    def edits(_root: Path) -> Iterator[None]:
+        yield
+        for text in (PATCH[:40], "\udcff", "", PATCH.replace("SIZE = 1", "SIZE = 7"), PATCH):
+            file.write_text(text, errors="surrogateescape")
+            console.file.seek(0)
+            console.file.truncate()
+            yield
+            seen.append(console.file.getvalue())
+
+    seen: list[str] = []
+    monkeypatch.setattr(checktask, "changes", edits)
+    laptop.check(chosen, watch=True)
+    assert [("error" in text, "static  " in text) for text in seen] == [*[(True, False)] * 4, (False, True)]
+
+
+def test_a_suggestion_goes_to_a_file_or_to_standard_output(
+    chosen: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "suggested.patch"
+    for name in (str(file), "-"):
+        with pytest.raises(GateRefused):
+            laptop.check(chosen, suggest=name, no_patches=True)
+    assert capsys.readouterr().out == file.read_text()
+    assert file.read_text().startswith("Subject: ")
+    assert not (tmp_path / "-").exists()
+    with pytest.raises(UsageError, match="--suggest: cannot write"):
+        laptop.check(chosen, suggest=str(tmp_path), no_patches=True)
+
+
+def test_hosts_that_need_different_patches_are_not_written_over_each_other(
+    chosen: Any, sources: Surface, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fits = surface(tmp_path, {**VLLM, **library("SIZE = 1\n")}, name="fits")
+    other = surface(tmp_path, {**VLLM, **library(BROKEN.replace("gone=2", "lost=3"))}, name="other")
+    kept = {"gpu01": sources, "gpu02": fits, "gpu03": other, "gpu04": sources}
+    monkeypatch.setattr(laptop.surface, "remembered", lambda name, _job: kept[name])
+    chosen.targets = [SimpleNamespace(name=name, job=JOB) for name in ("gpu01", "gpu02", "gpu04")]
+    file = tmp_path / "suggested.patch"
+    with pytest.raises(GateRefused, match="gpu01, gpu04"):
+        laptop.check(chosen, suggest=str(file), no_patches=True)
+    assert "-Engine(config=None, block_size=SIZE, gone=2)" in file.read_text()
+    file.unlink()
+    chosen.targets.append(SimpleNamespace(name="gpu03", job=JOB))
+    with pytest.raises(UsageError, match="gpu01, gpu04, gpu03 need patches of their own"):
+        laptop.check(chosen, suggest=str(file), no_patches=True)
+    assert not file.exists()
+
+
 def test_the_matrix_shows_each_release_as_it_is_and_patched(
     tmp_path: Path, sources: Surface, series: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -128,6 +198,12 @@ def test_releases_are_chosen_by_name_by_range_or_newest(monkeypatch: pytest.Monk
     assert matrix.choose("vllm", "0.11.0, 0.9.0,") == ("0.11.0", "0.9.0")
     assert matrix.choose("vllm", ">=0.10,<0.12") == ("0.10.0", "0.11.0")
     assert matrix.choose("vllm", limit=2) == ("0.11.0", "0.12.0")
+    assert matrix.choose("vllm", limit=2, installed="0.9.0+cpu") == ("0.9.0", "0.11.0", "0.12.0")
+    for there in ("0.12.0", "0.11.0+cu128", "0.10.1.dev3+g123", "", None):  # among them, none of the index, unknown
+        assert matrix.choose("vllm", limit=2, installed=there) == ("0.11.0", "0.12.0")
+    for nothing in (",", " , ,", " "):
+        with pytest.raises(UsageError, match="names no release"):
+            matrix.choose("vllm", nothing)
 
 
 @pytest.mark.parametrize("wanted", [">=9", ">=abc", ">=0.9"])

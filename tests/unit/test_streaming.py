@@ -46,5 +46,7 @@ def test_one_byte_at_a_time() -> None:
     ],
 )
 def test_damaged_streams_are_refused(data: bytes) -> None:
+    frames = Frames()
     with pytest.raises(BadStream):
-        Frames().feed(data)
+        for part in (data, b""):  # whole frames before the damage are given first
+            frames.feed(part)

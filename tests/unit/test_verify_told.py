@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from local.errors import JobFailed
-from local.tasks import run
+from local.tasks import verify
 from remote.schema import Finding, VerifyAnswer
 
 
@@ -31,19 +31,19 @@ def test_an_empty_folder_is_told_in_one_line() -> None:
     place = session()
     lost = [Finding(rule="sample-missing", message=f"no file {index}") for index in range(50)]
     with pytest.raises(JobFailed, match="none of the 64 samples is in /data/out"):
-        run._check(place, answer(0, 64, *lost))
+        verify.check(place, answer(0, 64, *lost))
     assert place.console.file.getvalue() == ""
 
 
 def test_what_is_damaged_is_told_one_by_one() -> None:
     place = session()
     with pytest.raises(JobFailed, match="1 missing, 1 damaged"):
-        run._check(place, answer(2, 1, Finding(rule="sample-damaged", message="data_7.pt is cut short"), damaged=1))
+        verify.check(place, answer(2, 1, Finding(rule="sample-damaged", message="data_7.pt is cut short"), damaged=1))
     assert "data_7.pt is cut short" in place.console.file.getvalue()
 
 
 def test_whole_outputs_are_told_with_their_place() -> None:
     place = session()
-    run._check(place, answer(3, 0))
+    verify.check(place, answer(3, 0))
     assert "3 of 3 samples valid" in place.console.file.getvalue()
     assert "/data/out" in place.console.file.getvalue()

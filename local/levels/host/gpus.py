@@ -47,6 +47,27 @@ def findings(facts: HostFacts, job: Job, seen: tuple[Gpu, ...]) -> Iterator[Find
         yield from _held(gpu, job, spare)
 
 
+def fewer(facts: HostFacts, expected: int | None) -> Iterator[Finding]:
+    """Hold the number of cards against what the inventory expects; the job may have enough, but one is missing."""
+    found = len(facts.gpu.gpus)
+    if expected is None or facts.gpu.error or found >= expected:
+        return
+    yield Finding(
+        rule="gpu-expected",
+        severity="warning",
+        message=f"expected {expected} GPUs (`gpus` in the inventory), found {found}: {_absent(facts, expected)}; "
+        "a card that is gone shows in `lspci | grep -i nvidia` and `dmesg | grep -i xid`, and comes back with a "
+        "reboot at best. Correct `gpus` where the host never had more",
+    )
+
+
+def _absent(facts: HostFacts, expected: int) -> str:
+    """Say which cards are missing, as far as the numbers of the others tell."""
+    there = {gpu.index for gpu in facts.gpu.gpus}
+    gone = [str(index) for index in range(expected) if index not in there]
+    return f"there is no GPU {', '.join(gone)}"
+
+
 def visible(gpus: tuple[Gpu, ...], named: str | None) -> tuple[Gpu, ...]:
     """Give the GPUs that the job's processes will see, in their order, as CUDA does."""
     if named is None:
@@ -63,6 +84,14 @@ def visible(gpus: tuple[Gpu, ...], named: str | None) -> tuple[Gpu, ...]:
 def used(seen: tuple[Gpu, ...], job: Job) -> tuple[Gpu, ...]:
     """Give the cards that the job takes of those that it sees."""
     return seen[: job.tensor_parallel]
+
+
+def smallest(facts: HostFacts, job: Job) -> int:
+    """Give the bytes of the smallest card that the job takes; 0 where that is not known, as of slices."""
+    if job.device != "cuda":
+        return 0
+    taken = used(visible(facts.gpu.gpus, job.env.get("CUDA_VISIBLE_DEVICES")), job)
+    return 0 if any(gpu.mig for gpu in taken) else min((gpu.memory_total for gpu in taken), default=0)
 
 
 def _is(gpu: Gpu, word: str) -> bool:

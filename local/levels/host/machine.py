@@ -8,14 +8,16 @@ from local.levels.host.words import GIB, MIB, size
 from remote.schema import Finding
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from remote.schema import Disk, HostFacts, Job
 
 DISK_FULL, DISK_LOW = GIB // 4, 5 * GIB
 INODES_LOW = 1000
 SHM_LEAST, SHM_RANK = 64 * MIB, GIB
+SHM_ANSWERS = 256 * MIB  # ten answers of at most 24 MiB are what vLLM's ring holds
 FILES_LOW, PROCESSES_LOW, LOCKED_LOW = 1024, 4096, MIB
+FILE_LOW = 4 * GIB  # a log may have two, a sample some hundred megabytes
 
 
 def findings(facts: HostFacts, job: Job) -> Iterator[Finding]:
@@ -29,12 +31,34 @@ def findings(facts: HostFacts, job: Job) -> Iterator[Finding]:
     yield from _session(facts)
 
 
+def secrets(job: Job, known: Collection[str] | None) -> Iterator[Finding]:
+    """Name what the job is to get from this laptop, which does not have it: the job would run without."""
+    missing = [name for name in job.secret_env if known is not None and name not in known]
+    if missing:
+        names = ", ".join(missing)
+        message = (
+            f"`secret_env` names {names}, not set on this machine (or empty): the job will run without; set it here"
+        )
+        yield Finding(rule="secret-missing", severity="warning", message=message)
+
+
 def _space(what: str, disk: Disk) -> Iterator[Finding]:
-    if not disk.writable:
+    if disk.blocked:
+        message = (
+            f"`{what}` = {disk.path} cannot be a folder: {disk.blocked} is none; remove it, or name another folder"
+        )
+        yield Finding(rule=f"{what}-not-writable", message=message)
+    elif not disk.writable:
         yield Finding(
             rule=f"{what}-not-writable",
             message=f"`{what}` = {disk.path} cannot be written ({disk.nearest} is not writable for this user): "
             "change its owner, or name another folder",
+        )
+    if disk.lacks:
+        yield Finding(
+            rule=f"{what}-lacks",
+            message=f"the file system of `{what}` ({disk.nearest}) cannot do what a run needs: {disk.lacks}; "
+            "name a folder on a local disk",
         )
     if disk.free < DISK_LOW:
         yield Finding(
@@ -57,6 +81,12 @@ def _inputs(facts: HostFacts, job: Job) -> Iterator[Finding]:
             rule="model-missing",
             message=f"`model` = {job.model} is not on the host: copy the model there first, or correct the path",
         )
+    if job.model and facts.model_exists is None and job.engine != "command":
+        yield Finding(
+            rule="model-missing",
+            message=f"`model` = {job.model} is no path on the host (those begin with / or ~/), and names of the hub "
+            f"are not looked up: run `hf download {job.model}` there, and give the folder that it prints",
+        )
     if job.dataset and facts.dataset_exists is False:
         yield Finding(
             rule="dataset-missing",
@@ -66,7 +96,8 @@ def _inputs(facts: HostFacts, job: Job) -> Iterator[Finding]:
 
 def _memory(facts: HostFacts, job: Job) -> Iterator[Finding]:
     """Judge /dev/shm, through which the workers of several GPUs and NCCL talk."""
-    if job.device != "cuda" or job.tensor_parallel < 2:  # noqa: PLR2004 - one worker talks to nobody
+    if job.device != "cuda" or job.tensor_parallel < 2:  # noqa: PLR2004 - one worker talks to its engine alone
+        yield from _answers(facts, job)
         return
     total, free = facts.shm_total, facts.shm_free
     tiny = 0 < total <= SHM_LEAST
@@ -85,12 +116,25 @@ def _memory(facts: HostFacts, job: Job) -> Iterator[Finding]:
         )
 
 
+def _answers(facts: HostFacts, job: Job) -> Iterator[Finding]:
+    """Judge /dev/shm for one worker: its answers go through a ring there, and small ones fill little of it."""
+    if job.engine != "command" and facts.shm_free < SHM_ANSWERS:
+        yield Finding(
+            rule="shm-small",
+            severity="warning",
+            message=f"shared memory (`df -h /dev/shm`) has {size(facts.shm_free)} free: a worker's answers take up to "
+            "240 MiB of it when they are large, and it dies of a bus error when they do not fit; give the container "
+            "`--ipc=host` or `--shm-size=1g`, or remove what was left behind there",
+        )
+
+
 def _limits(facts: HostFacts, job: Job) -> Iterator[Finding]:
     files, processes = facts.limits.get("nofile", -1), facts.limits.get("nproc", -1)
     if 0 <= files < FILES_LOW:
         yield _limit("limit-files", f"a process may open {files} files (`ulimit -n`)", "nofile", facts)
     if 0 <= processes < PROCESSES_LOW and job.tensor_parallel > 1:
         yield _limit("limit-processes", f"this user may have {processes} threads (`ulimit -u`)", "nproc", facts)
+    yield from _ends(facts)
     locked = facts.limits.get("memlock", -1)
     if 0 <= locked < LOCKED_LOW and job.device == "cuda" and job.tensor_parallel > 1:
         yield Finding(
@@ -99,6 +143,26 @@ def _limits(facts: HostFacts, job: Job) -> Iterator[Finding]:
             message=f"a process may lock {size(locked)} of memory (`ulimit -l`): enough within one host, too little "
             "for InfiniBand; `memlock unlimited` in /etc/security/limits.conf changes it",
         )
+
+
+def _ends(facts: HostFacts) -> Iterator[Finding]:
+    """Name the limits that end a long run in its middle; the levels to come only see that a short one stays below."""
+    written, mapped, computed = (facts.limits.get(name, -1) for name in ("fsize", "as", "cpu"))
+    if 0 <= written < FILE_LOW:
+        yield _ending("limit-file-size", f"a file may have {size(written)} (`ulimit -f`), a log too", "fsize")
+    if mapped >= 0:
+        yield _ending("limit-memory", f"a process may map {size(mapped)} of memory (`ulimit -v`)", "as")
+    if computed >= 0:
+        yield _ending("limit-cpu", f"a process is ended after {computed} s of computing (`ulimit -t`)", "cpu")
+
+
+def _ending(rule: str, what: str, name: str) -> Finding:
+    return Finding(
+        rule=rule,
+        severity="warning",
+        message=f"{what}: a large model or a long run may end on it; raise `{name}` in /etc/security/limits.conf "
+        "(or `--ulimit` of the container) and connect anew",
+    )
 
 
 def _limit(rule: str, what: str, name: str, facts: HostFacts) -> Finding:

@@ -19,26 +19,15 @@ from typing import TYPE_CHECKING, Any
 import torch
 from speculators.data_generation import vllm_hidden_states_generator as generator
 
-from remote import (
-    attempt,
-    files,
-    install,
-    launch,
-    locks,
-    outputs,
-    processes,
-    runs,
-    samples,
-    status,
-    supervise,
-    verify_child,
-    wire,
-)  # fmt: skip
-from remote.events import EventLog, parse
-from remote.ledger import Ledger
+from remote import attempt, files, install, launch, locks, status, supervise, wire
+from remote.host import processes
 from remote.paths import EVENTS_ENV, RUN_ENV, Output, Run, Workdir
+from remote.prompts.tokens import Tokens
+from remote.results import outputs, samples, verify_child
+from remote.run import runs
+from remote.run.events import EventLog, parse
+from remote.run.ledger import Ledger
 from remote.schema import Exit, Job, LaunchRequest, StatusRequest
-from remote.tokens import Tokens
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

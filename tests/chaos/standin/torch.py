@@ -1,18 +1,19 @@
-"""A STAND-IN for torch, for the chaos suite only: as much of it as `remote.outputs` and `remote.samples` touch.
+"""A STAND-IN for torch, for the chaos suite only: as much of it as `outputs` and `samples` of remote.results touch.
 
-Tensors are nested lists; `save` writes JSON in several pieces, `load` refuses what is not whole. As with the real one,
-a flipped bit in the numbers can pass `load` unnoticed: only a checksum tells.
+Tensors are nested lists; `save` writes an archive with one JSON record in several pieces, `load` refuses what is not
+whole. As with the real one, the archive has a checksum of its record and `load` does not look at it: a flipped bit in
+the numbers can pass unnoticed.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from pathlib import Path
+import zipfile
 from typing import Any
 
 long, float32, contiguous_format = "torch.int64", "torch.float32", None
-MAGIC = "stand-in tensors "
+RECORD = "archive/data.json"
 PIECE = 256  # bytes of one write: a kill finds files that are half there
 
 
@@ -78,17 +79,31 @@ def save(document: dict[str, Any], file: Any) -> None:
     plain = {name: [_plain(one) for one in value] if isinstance(value, list) else _plain(value)
              for name, value in document.items()}  # fmt: skip
     body = json.dumps(plain).encode()
-    data = f"{MAGIC}{len(body)}\n".encode() + body
-    for start in range(0, len(data), PIECE):
-        file.write(data[start : start + PIECE])
-        file.flush()
+    with zipfile.ZipFile(_Pieces(file), "w") as archive:
+        archive.writestr(zipfile.ZipInfo(RECORD), body)
+
+
+class _Pieces:
+    """Passes an archive on in small pieces."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+
+    def write(self, data: bytes) -> int:
+        for start in range(0, len(data), PIECE):
+            self._file.write(data[start : start + PIECE])
+            self._file.flush()
+        return len(data)
+
+    def flush(self) -> None:
+        self._file.flush()
 
 
 def load(path: Any, *, weights_only: bool, map_location: str) -> dict[str, Any]:
     del weights_only, map_location
-    head, _, body = Path(path).read_bytes().partition(b"\n")
-    if head.decode() != f"{MAGIC}{len(body)}":
-        raise RuntimeError("the file in archive is not whole")
+    with zipfile.ZipFile(path) as archive, archive.open(RECORD) as record:
+        record._expected_crc = None  # type: ignore[attr-defined]
+        body = record.read()
     return {name: [_tensor(one) for one in value] if isinstance(value, list) else _tensor(value)
             for name, value in json.loads(body).items()}  # fmt: skip
 

@@ -1,12 +1,15 @@
 """A STAND-IN for the generator that `remote.engines.speculators` drives, for the chaos suite only.
 
 One worker process in a session of its own, as vLLM's; states that follow from the tokens, so that whoever knows the
-tokens knows what must be in the file; `STANDIN_SECONDS` per prompt.
+tokens knows what must be in the file; `STANDIN_SECONDS` per prompt. A prompt that begins with a token of
+`STANDIN_KILLS` ends the engine in the way that `STANDIN_HOW` names: its worker crashes (worker), this very process does
+(self), it never answers (hang), or memory runs out and the worker with it (memory).
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -35,6 +38,16 @@ class _Executor:
     def is_failed(self) -> bool:
         return self._worker.poll() is not None
 
+    def end(self, how: str) -> None:
+        if how == "hang":
+            time.sleep(600)
+        if how == "self":
+            os.kill(os.getpid(), signal.SIGSEGV)
+        self._worker.send_signal(signal.SIGSEGV)
+        self._worker.wait()
+        if how == "memory":
+            raise RuntimeError("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 9 GiB")
+
     def shutdown(self) -> None:
         self._worker.kill()
         self._worker.wait()
@@ -54,6 +67,8 @@ class VllmHiddenStatesGenerator:
         found = []
         for prompt in prompts:
             time.sleep(self._pause())
+            if str(prompt[0]) in os.environ.get("STANDIN_KILLS", "").split():
+                self.executor.end(os.environ.get("STANDIN_HOW", "worker"))
             if self.executor.is_failed:
                 raise RuntimeError("Executor failed: a worker died")
             sys.stdout.write(f"INFO a prompt of {len(prompt)} tokens \u2713\n")

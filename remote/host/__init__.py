@@ -1,0 +1,1 @@
+"""What the host is and what lives on it: cards, disks, packages, processes."""

@@ -1,0 +1,1 @@
+"""The dataset as numbered samples, as tokens, and as shards."""

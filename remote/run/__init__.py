@@ -1,0 +1,1 @@
+"""What a run is made of: attempts, budgets, events, the end, what is told of it."""
