@@ -10,7 +10,6 @@ import contextlib
 import dataclasses
 import json
 import os
-import secrets
 import shutil
 import subprocess
 import sys
@@ -177,15 +176,16 @@ def _before(request: LaunchRequest) -> Run | None:
 
 
 def _make_folder(request: LaunchRequest) -> Run:
-    """Make the run's folder with its job; the name is the start's time and four random digits."""
+    """Make the run's folder with its job."""
     root = Workdir(PurePosixPath(request.job.workdir))
     try:
         Path(root.runs).mkdir(mode=0o700, parents=True, exist_ok=True)
         while True:
-            run = root.run(f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(2)}")
-            if not Path(run.root).exists():
+            newest = next(iter(runs.folders(request.job.workdir)), None)
+            run = root.run(runs.next_id(newest.id if newest else None, time.time()))
+            with contextlib.suppress(FileExistsError):  # another output's run, begun at this very moment
+                Path(run.root).mkdir(mode=0o700)
                 break
-        Path(run.root).mkdir(mode=0o700)
         _fill_folder(run, request)
     except OSError as error:
         raise Refused(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import calendar
 import contextlib
 import dataclasses
 import json
@@ -95,9 +94,9 @@ def _refused(workdir: str, seen: Snapshot) -> tuple[Verdict, ...]:
     """Give the failing verdicts on the run's job between the run of that job before it and its own start."""
     if seen.request is None:
         return ()
-    name, until = seen.request.job.name, began(seen.run)
+    name, until = seen.request.job.name, runs.begun(seen.run.id)
     earlier = [run for run in runs.folders(workdir) if run.id < seen.run.id]
-    since = next((began(run) for run in earlier if _job_of(run) == name), 0.0)
+    since = next((runs.begun(run.id) for run in earlier if _job_of(run) == name), 0.0)
     folder = Path(Workdir(PurePosixPath(workdir)).verdicts)
     stems = [path.stem for path in folder.glob("*.json") if verdict.FINGERPRINT.fullmatch(path.stem)]
     found = [one for stem in stems if (one := verdict.read(folder, stem)) is not None]
@@ -107,11 +106,6 @@ def _refused(workdir: str, seen: Snapshot) -> tuple[Verdict, ...]:
         if one.verdict == "fail" and one.basis.get("job") == name and since < one.decided <= until + 1
     ]
     return tuple(sorted(refused, key=lambda one: one.decided)[-REFUSED:])
-
-
-def began(run: Run) -> float:
-    """Give the moment that a run's name holds."""
-    return float(calendar.timegm(time.strptime(run.id[:15], "%Y%m%d-%H%M%S")))
 
 
 def _job_of(run: Run) -> str | None:

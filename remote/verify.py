@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from remote import children
+from remote import children, masks
 from remote.paths import Bundle
 from remote.results import verified
 from remote.schema import Finding, VerifyAnswer
@@ -13,11 +13,19 @@ from remote.schema import Finding, VerifyAnswer
 if TYPE_CHECKING:
     from remote.schema import VerifyRequest
 
+SAID = 4000  # characters of what a crash printed
+
 
 def answer(request: VerifyRequest) -> VerifyAnswer:
     """Give what the files are worth; a child that cannot run is a finding."""
+    found = _checked(request)
+    verified.keep(request.job, found)  # for the report of the run, and for the hook that waits for it
+    return found
+
+
+def _checked(request: VerifyRequest) -> VerifyAnswer:
     try:
-        found = children.ask(
+        return children.ask(
             "verify-child",
             request,
             VerifyAnswer,
@@ -27,11 +35,10 @@ def answer(request: VerifyRequest) -> VerifyAnswer:
             secrets=request.secrets,
         )
     except children.ChildCrashed as crash:
-        return unverified("verify-crashed", str(crash), text=crash.output[-4000:])
+        said = masks.mask_torn(crash.output[-SAID:], request.secrets.values(), start=True)
+        return unverified("verify-crashed", str(crash), text=said)
     except OSError as error:
         return unverified("verify-crashed", f"{request.job.python}: cannot be started ({error.strerror})")
-    verified.keep(request.job, found)  # for the report of the run
-    return found
 
 
 def unverified(rule: str, message: str, *, text: str | None = None) -> VerifyAnswer:

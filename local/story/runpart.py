@@ -171,8 +171,10 @@ def outputs(story: Story) -> Section:
         whole = answer.total and answer.valid == answer.total and not answer.damaged and not answer.missing
         said = f"{answer.valid} of {answer.total} samples valid, {answer.missing} missing, {answer.damaged} damaged"
         more = f", {answer.extra} not of the dataset" if answer.extra else ""
-        tone = "good" if whole else "bad"
-        blocks.append(Note(text=f"Verified on {moment(checked.time)}: {said}{more}.", tone=tone))
+        told = f"Verified on {moment(checked.time)}: {said}{more}."
+        if not answer.total:
+            told = f"Could not be verified on {moment(checked.time)}."
+        blocks.append(Note(text=told, tone="good" if whole else "bad"))
         blocks += [fault(finding) for finding in answer.findings[:FINDINGS]]
     return Section(id="outputs", title="Outputs", blocks=tuple(blocks))
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import calendar
 import re
+import secrets
 import time
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -17,7 +19,9 @@ if TYPE_CHECKING:
     import os
 
 T = TypeVar("T")
-RUN_ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}")
+RUN_ID = re.compile(r"(?!0000)\d{4}(0[1-9]|1[0-2])\d{2}-\d{6}-[0-9a-f]{4}")
+STAMP = "%Y%m%d-%H%M%S"
+DIGITS = 0xFFFF  # the largest number behind the time
 NEVER = "its supervisor never came up: its launch was ended before the run had begun"
 STARTING = 120.0  # seconds that a folder without state.json is "starting" where the lock cannot tell
 EMPTY = 10.0  # and one that has not even a job.json
@@ -48,6 +52,26 @@ def folders(workdir: str) -> list[Run]:
     except (FileNotFoundError, NotADirectoryError):
         return []
     return [Workdir(PurePosixPath(workdir)).run(name) for name in sorted(names, reverse=True)]
+
+
+def next_id(newest: str | None, now: float) -> str:
+    """Give an id for a run that starts now: its time and four digits. Newer ids sort later, whatever the clock does.
+
+    Runs follow each other within a second, and clocks are set back: "the newest run" must still be the last one begun.
+    """
+    stamp = time.strftime(STAMP, time.gmtime(now))
+    if newest is None or stamp > newest[:-5]:
+        return f"{stamp}-{secrets.token_hex(2)}"
+    number = int(newest[-4:], 16) + 1 + secrets.randbelow(256)
+    if number > DIGITS:
+        return next_id(newest, begun(newest) + 1)
+    return f"{newest[:-5]}-{number:04x}"
+
+
+def begun(run: str) -> float:
+    """Give the time in an id, in seconds since the epoch; whoever made a folder of that form, there is one."""
+    parts = (run[:4], run[4:6], run[6:8], run[9:11], run[11:13], run[13:15])
+    return float(calendar.timegm(tuple(map(int, parts))))  # counts on past the end of a month or a day
 
 
 def find(workdir: str, run: str) -> Run | None:

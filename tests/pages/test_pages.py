@@ -14,7 +14,8 @@ from markdown_it import MarkdownIt
 
 from local.story import ask, html, markdown, measure, plots
 from local.story.page import page
-from remote.schema import Check, Excerpt, Samples, Story
+from remote import verify
+from remote.schema import Check, Excerpt, Samples, Story, Verified
 from tests.pages import stories
 
 TAGS = {
@@ -62,6 +63,14 @@ def test_the_heading_and_the_cost_say_what_happened() -> None:
     assert "\\$87.00" in text
     assert "Verified on 2026-09-21 16:40:00 UTC: 2000 of 2000 samples valid, 0 missing, 0 damaged" in text
     assert "attempt 1: starting 8.0 s, loading 9 min 51 s" in text
+
+
+def test_a_check_that_could_not_be_done_is_no_check_of_nothing() -> None:
+    unable = verify.unverified("verify-crashed", "verify-child ended with status 1 and no answer")
+    text = markdown.render([made(stories.story(verified=Verified(time=1790008800.0, answer=unable)))])
+    assert "Could not be verified on 2026-09-21 16:40:00 UTC" in text
+    assert "verify-child ended with status 1" in text
+    assert "0 of 0" not in text
 
 
 @pytest.mark.parametrize("render", [html.render, markdown.render], ids=["html", "markdown"])

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from remote.host import processes
+from remote.results import verified
 from remote.run import hook_child, runs
 from remote.schema import Hooks, Retry
 from tests.payload import pretended
@@ -225,6 +226,21 @@ def test_outputs_that_are_not_whole_are_a_failure_whose_cause_is_verify(lab: Lab
     assert (ended.phase, ended.kind, ended.cause) == ("failed", "fatal", "verify")
     assert ended.root_line == "2 of 3 samples are valid, 0 missing, 1 damaged"
     assert noted(lab) == "on_failed|failed|verify|"
+
+
+def test_a_check_that_cannot_be_done_says_why(lab: Lab) -> None:
+    job = pretended.job(lab, PROMPTS)
+    with (lab.root / "site" / "torch.py").open("a") as file:
+        file.write("\nimport sys\nif 'verify-child' in sys.argv:\n    sys.exit('libtorch.so is gone, hf_abcdefgh')\n")
+    run = lab.run(str(lab.launch(job, hooks=everything(lab), secrets={"HF_TOKEN": "hf_abcdefgh"}).run))
+    ended = lab.ended(run)
+    assert (ended.phase, ended.cause) == ("failed", "verify")
+    assert ended.root_line == "the outputs could not be verified: verify-child ended with status 1 and no answer"
+    kept = verified.last(run)
+    assert kept is not None
+    said = kept.answer.findings[0].text or ""
+    assert "libtorch.so is gone" in said
+    assert "abcdefgh" not in said
 
 
 def test_without_a_hook_that_waits_nothing_is_verified(lab: Lab) -> None:

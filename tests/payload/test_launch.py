@@ -68,6 +68,33 @@ def test_many_launches_at_once_are_one_run(lab: Lab) -> None:
     assert lab.ended(runs.folders(lab.workdir)[0]).phase == "done"
 
 
+@pytest.mark.parametrize(
+    ("newest", "now", "least", "most"),
+    [
+        (None, 0.0, "19700101-000000-0000", "19700101-000000-ffff"),
+        ("20261201-031249-1234", 1796094770.0, "20261201-031250-0000", "20261201-031250-ffff"),  # the second after
+        ("20261201-031249-1234", 1796094769.0, "20261201-031249-1235", "20261201-031249-1334"),  # the same second
+        ("20261201-031249-1234", 0.0, "20261201-031249-1235", "20261201-031249-1334"),  # the clock was set back
+        ("20261231-235959-ffff", 0.0, "20270101-000000-0000", "20270101-000000-ffff"),  # no number is left
+        ("20261299-999999-ffff", 0.0, "20270313-044040-0000", "20270313-044040-ffff"),  # nobody's time
+    ],
+)
+def test_a_later_run_sorts_later_whatever_the_clock_says(newest: str | None, now: float, least: str, most: str) -> None:
+    for _ in range(50):
+        given = runs.next_id(newest, now)
+        assert runs.RUN_ID.fullmatch(given)
+        assert least <= given <= most
+
+
+def test_runs_of_many_outputs_begun_at_once_each_have_a_folder(lab: Lab) -> None:
+    jobs = [dataclasses.replace(lab.job("true"), output=f"{lab.output}-{number}") for number in range(8)]
+    with ThreadPoolExecutor(8) as pool:
+        started = [str(answer.run) for answer in pool.map(lab.launch, jobs)]
+    assert len({*started}) == len(runs.folders(lab.workdir)) == 8
+    for run in started:
+        assert lab.ended(lab.run(run)).phase == "done"
+
+
 def test_nobody_is_attached_to_a_run_whose_start_may_still_fail(lab: Lab) -> None:
     """A supervisor is killed between its first state and its first attempt: its launch removes what there is."""
     first = lab.start("sleep 60")
@@ -78,7 +105,7 @@ def test_nobody_is_attached_to_a_run_whose_start_may_still_fail(lab: Lab) -> Non
         asked = pool.submit(lab.launch, lab.job("true"))
         assert not wait([asked], timeout=1.0).done
         lab.kill_supervisor(first)
-        shutil.rmtree(first.root)
+        shutil.rmtree(first.root, ignore_errors=True)  # the launch that waits tidies in it, too
         answer = asked.result()
     assert (answer.outcome, answer.run in (None, first.id)) == ("started", False)
     assert lab.ended(lab.run(answer.run or "")).phase == "done"

@@ -13,7 +13,7 @@ import pytest
 from remote import expect, story, wire
 from remote.paths import Output, Run, Workdir
 from remote.results import verified
-from remote.run import excerpts, thinning
+from remote.run import excerpts, runs, thinning
 from remote.schema import (
     Exit,
     ExpectRequest,
@@ -190,7 +190,7 @@ def test_verdicts_between_the_run_before_and_this_one_are_what_was_refused(place
     place.run(1)
     place.run(2, job="other")
     run = place.run(30)
-    start = story.began(run)
+    start = runs.begun(run.id)
     place.verdict("ab" * 32, start - 1, verdict="pass")
     place.verdict("01" * 32, start - 5)
     place.verdict("02" * 32, start - 10)
