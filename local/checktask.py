@@ -36,6 +36,11 @@ class CheckOutcome:
         """Whether either says no."""
         return any(check.status == FAIL for check in self.checks)
 
+    @property
+    def clean(self) -> bool:
+        """Whether nothing was found that wants a fix; a note says why something is no finding."""
+        return all(finding.severity == "note" for check in self.checks for finding in check.findings)
+
 
 def check(
     job: Job,

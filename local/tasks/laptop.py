@@ -39,7 +39,7 @@ def check(
     screen = chosen.screen
 
     def look() -> None:
-        refused, suggestions = [], {}
+        refused, suggestions, well = [], {}, True
         for target, sources in kept:
             outcome = checktask.check(
                 target.job,
@@ -53,7 +53,10 @@ def check(
                 render.print_check(screen.console, target.name if len(kept) > 1 else "", made)
             refused += [target.name] if outcome.failed else []
             suggestions[target.name] = outcome.suggestion
-        if suggest:
+            well = well and outcome.clean
+        if suggest and well:
+            screen.console.print("nothing was found that wants a fix; nothing was written")
+        elif suggest:
             _suggest(screen, suggest, suggestions)
         if refused:
             raise GateRefused(f"the static level refuses {', '.join(refused)}", remedy="The findings above say why.")

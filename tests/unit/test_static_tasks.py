@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import io
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -147,6 +148,28 @@ def test_a_suggestion_goes_to_a_file_or_to_standard_output(
     assert not (tmp_path / "-").exists()
     with pytest.raises(UsageError, match="--suggest: cannot write"):
         laptop.check(chosen, suggest=str(tmp_path), no_patches=True)
+
+
+@pytest.mark.parametrize(
+    ("source", "everything", "said"),
+    [
+        ("SIZE = 1\n", False, "nothing was found that wants a fix; nothing was written"),
+        ("import nobody\n", True, "nothing was found that wants a fix; nothing was written"),
+        ("from vllm import Nowhere\n", False, "no fix is known for what was found; nothing was written"),
+    ],
+)
+def test_that_nothing_is_suggested_says_why(
+    chosen: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, said: str, *, everything: bool
+) -> None:
+    other = surface(tmp_path, {**VLLM, **library(source)}, name="other")
+    monkeypatch.setattr(laptop.surface, "remembered", lambda *_: other)
+    file = tmp_path / "suggested.patch"
+    with contextlib.suppress(GateRefused):
+        laptop.check(chosen, suggest=str(file), no_patches=True, everything=everything)
+    shown = chosen.screen.console.file.getvalue()
+    assert [line for line in shown.splitlines() if "nothing was written" in line] == [said]
+    assert ("nobody is not part of the surface" in shown) == everything  # a note, which wants no fix
+    assert not file.exists()
 
 
 def test_hosts_that_need_different_patches_are_not_written_over_each_other(

@@ -18,12 +18,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def judged(output: str, workdir: str = "~/.prudent-gate", user: str | None = None) -> str:
+def judged(
+    output: str, workdir: str = "~/.prudent-gate", user: str | None = None, python: str = "/data/env/bin/python3"
+) -> str:
     """Give what is said of a job, "" where nothing is."""
     job = Job(
         name="j",
         engine="speculators",
-        python="python3",
+        python=python,
         workdir=workdir,
         model="/data/model",
         dataset="/d",
@@ -54,8 +56,47 @@ def test_folders_of_many_are_neither_output_nor_workdir(path: str, user: str | N
 
 
 @pytest.mark.parametrize(
+    ("path", "relied"),
+    [
+        ("~/.ssh", "~/.ssh"), ("~/.ssh/", "~/.ssh"), ("~/x/../.ssh/out", "~/.ssh"), ("/root/.ssh", "~/.ssh"),
+        ("/home/me/.ssh/keys", "~/.ssh"), ("~/.gnupg", "~/.gnupg"), ("~/.config", "~/.config"),
+        ("~/.cache", "~/.cache"), ("/home/me/.cache/", "~/.cache"), ("~/.local/share", "~/.local/share"),
+        ("~/.local/bin", "~/.local/bin"), ("~/.local/lib/python3.12/site-packages", "~/.local/lib"),
+        ("~/.cache/huggingface/hub", "~/.cache/huggingface"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("user", [None, "root", "me"])
+def test_what_others_rely_on_is_neither_output_nor_workdir(path: str, relied: str, user: str | None) -> None:
+    for said in (judged(path, user=user), judged("/data/out", path, user)):
+        assert f"is in a folder that others rely on ({relied})" in said
+
+
+@pytest.mark.parametrize(
+    ("path", "python", "refused"),
+    [
+        ("/root/ml-env", "/root/ml-env/bin/python3", True),
+        ("/root/ml-env/", "~/ml-env/bin/python3", True),
+        ("/root/ml-env/lib/python3.12/site-packages/out", "/root/ml-env/bin/python3", True),
+        ("/root/ml-env/bin", "/root/ml-env/bin/python3", True),
+        ("/root/ml-env-of-mine", "/root/ml-env/bin/python3", False),
+        ("/data/out", "/data/bin/python3", False),
+        ("/data", "/data/bin/python3", True),
+        ("/srv/out", "/bin/python3", False),
+        ("/srv/bin", "python3", False),
+        ("/srv/x", "/srv/python3", False),
+    ],
+)
+def test_the_environment_of_the_job_is_not_written_to(path: str, python: str, *, refused: bool) -> None:
+    for said in (judged(path, user="root", python=python), judged("/elsewhere", path, "root", python)):
+        assert ("is in the environment of" in said) == refused
+
+
+@pytest.mark.parametrize(
     ("output", "workdir", "user"),
     [
+        ("~/.cache/out", "~/.local/share/gate", None),
+        ("/root/.config/gate", "/root/.ssh-of-mine", "root"),
+        ("/data/.ssh", "/data/.cache", None),
         ("/data/out", "~/.prudent-gate", None),
         ("/o", "/w", None),
         ("~/out", "~/work", "root"),
