@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from local.errors import PrudentError
 from remote.host import processes
 from remote.run import runs
+from tests.chaos import who
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -47,14 +48,7 @@ def _attempt(world: World) -> list[Process]:
         return []
     found = (one for one in processes.started_by(state.pid) if one.parent == state.pid and one.name != "sleep")
     # Between fork and exec it is the supervisor's twin, which waits for it: who stops that one stops the supervisor.
-    return [one for one in found if _words(one.pid) != _words(state.pid)]
-
-
-def _words(pid: int) -> bytes:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return b""
+    return [one for one in found if who.said(one.pid) != who.said(state.pid)]
 
 
 def _worker(world: World) -> list[Process]:
