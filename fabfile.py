@@ -32,6 +32,7 @@ else:  # a room is read when one of its tasks is called: no task waits for the o
     )  # fmt: skip
 
 early.leave_quietly()
+early.tell_mistakes()
 early.collect_seldom()
 
 on_hosts = partial(task, klass=OnHosts)
@@ -47,7 +48,7 @@ def hosts(session: "Session"):
     return gate.look(session)
 
 
-@on_hosts(foresee=gate.foresee_report, gather=gate.write_report, iterable=["without"])
+@on_hosts(foresee=gate.foresee, gather=gate.write_report, iterable=["without"])
 def preflight(session: "Session", until=None, fresh=False, report=None, no_patches=False, without=None):
     """Prove that the job will run; start nothing."""
     del report  # the gathering of all hosts writes it
@@ -61,26 +62,26 @@ def extract(session: "Session", detach=False, patience=None, dry_run=False, wait
     return extracting.extract(session, detach=detach, patience=patience, dry_run=dry_run, wait=wait)
 
 
-@on_hosts(gather=job.show_status, needs_job=False, brief=True)
+@on_hosts(foresee=job.foresee, gather=job.show_status, needs_job=False, brief=True)
 def status(session: "Session", run=None, json=False):
     """Show how the latest run on each host stands."""
     del json  # the gathering of all hosts writes it
     return job.status(session, run=run)
 
 
-@on_hosts(needs_job=False, brief=True)
+@on_hosts(foresee=job.foresee, needs_job=False, brief=True)
 def logs(session: "Session", run=None, follow=False, patience=None):
     """Write a run's log on standard output."""
     return job.logs(session, run=run, following=follow, patience=patience)
 
 
-@on_hosts(needs_job=False, brief=True)
+@on_hosts(foresee=job.foresee, needs_job=False, brief=True)
 def stop(session: "Session", run=None):
     """Stop a run with every process that it started."""
     return job.stop(session, run=run)
 
 
-@on_hosts(gather=verifying.show, brief=True)
+@on_hosts(foresee=verifying.foresee, gather=verifying.show, brief=True)
 def verify(session: "Session", json=False):
     """Hold every output file against dataset and manifest; several hosts give one answer."""
     return verifying.verify(session, json=json)

@@ -109,9 +109,10 @@ class Executor(FabricExecutor):  # type: ignore[misc]
 
     def _on_hosts(self, screen: Screen, steps: list[Step]) -> int:
         chosen = self._targets(steps, needs_job=any(step.task.needs_job for step in steps))
+        told = [self._as_told(target, steps) for target in chosen]
         for step in steps:
-            step.task.prepare(step.options)
-        sessions = list(_sessions(screen, [self._as_told(target, steps) for target in chosen]))
+            step.task.prepare(told, step.options)
+        sessions = list(_sessions(screen, told))
         with _one_ctrl_c():
             interrupted = _all([Pipeline(screen, session, steps) for session in sessions], screen)
             codes = [session.code for session in sessions] + [_finish(screen, sessions, step) for step in steps]
@@ -132,9 +133,9 @@ class Executor(FabricExecutor):  # type: ignore[misc]
         if told["identity"].value:
             changes["identity_file"] = str(folders.at_home(told["identity"].value[-1]))
         if told["ssh-config"].value:
-            changes["ssh_config"] = str(folders.at_home(told["ssh-config"].value))
-        if told["connect-timeout"].value:
-            changes["connect_timeout"] = float(told["connect-timeout"].value)
+            changes["ssh_config"] = targets.config(str(folders.at_home(told["ssh-config"].value)), "-S")
+        if (seconds := told["connect-timeout"].value) is not None:
+            changes["connect_timeout"] = _at_least_one(seconds)
         if any(step.common["strict_host_keys"] for step in steps):
             changes["host_key"] = "strict"
         return replace(target, ssh=replace(target.ssh, **changes))
@@ -214,6 +215,12 @@ def _common(steps: list[Step], option: str) -> str | None:
             f"--{option} is given as {' and as '.join(sorted(given))}", remedy="One chain has one; run the tasks apart."
         )
     return given.pop() if given else None
+
+
+def _at_least_one(seconds: int) -> float:
+    if seconds < 1:
+        raise errors.UsageError(f"{seconds} s to connect in are too few", where="-t", remedy="Give it 5 or more.")
+    return float(seconds)
 
 
 def _finish(screen: Screen, sessions: list[Session], step: Step) -> int:

@@ -160,6 +160,12 @@ def _series(options: GateOptions) -> tuple[Patch, ...]:
     return series
 
 
+def foresee(options: GateOptions) -> None:
+    """Refuse options that cannot work, before any host is asked; raises UsageError."""
+    _until(options)
+    _series(options)
+
+
 def _until(options: GateOptions) -> str | None:
     if options.until is not None and options.until not in LEVELS:
         raise UsageError(

@@ -35,7 +35,7 @@ def write(path: str | os.PathLike[str], report: Mapping[str, Any]) -> None:
     publish(path, json.dumps(report, indent=2, allow_nan=False) + "\n")
 
 
-def publish(path: str | os.PathLike[str], text: str) -> None:
+def publish(path: str | os.PathLike[str], text: str, what: str = "report") -> None:
     """Write a text whole to a file, or to standard output for `-`; raises UsageError."""
     if os.fspath(path) == "-":
         sys.stdout.write(text)
@@ -47,16 +47,16 @@ def publish(path: str | os.PathLike[str], text: str) -> None:
         else:
             _replace(Path(path).resolve(), text)  # a link stays, and its file is renewed
     except OSError as error:
-        raise _unwritable(path, error.strerror or str(error)) from error
+        raise _unwritable(path, error.strerror or str(error), what) from error
 
 
-def writable(path: str | os.PathLike[str]) -> None:
-    """See that a report can be written there later; raises UsageError."""
+def writable(path: str | os.PathLike[str], what: str = "report") -> None:
+    """See that a report, or what else it is, can be written there later; raises UsageError."""
     file = Path(path)
     if os.fspath(path) == "-":
         return
     if not os.fspath(path) or file.is_dir():
-        raise _unwritable(path, "that is a folder" if os.fspath(path) else "the file has no name")
+        raise _unwritable(path, "that is a folder" if os.fspath(path) else "the file has no name", what)
     if _is_special(file) and os.access(file, os.W_OK):
         return
     file = file.resolve()
@@ -64,7 +64,7 @@ def writable(path: str | os.PathLike[str]) -> None:
         with tempfile.NamedTemporaryFile(dir=file.parent, prefix=f".{file.name}."):
             pass
     except OSError as error:
-        raise _unwritable(path, error.strerror or str(error)) from error
+        raise _unwritable(path, error.strerror or str(error), what) from error
 
 
 def _is_special(path: Path) -> bool:
@@ -72,9 +72,9 @@ def _is_special(path: Path) -> bool:
     return path.exists() and not path.is_file() and not path.is_dir()
 
 
-def _unwritable(path: str | os.PathLike[str], why: str) -> UsageError:
+def _unwritable(path: str | os.PathLike[str], why: str, what: str = "report") -> UsageError:
     return UsageError(
-        f"the report cannot be written: {why}",
+        f"the {what} cannot be written: {why}",
         remedy="Name a file in a folder that exists and can be written, or `-` for standard output.",
         where=os.fspath(path),
     )

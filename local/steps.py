@@ -90,9 +90,10 @@ class _OfTargets(_Documented):
 class OnHosts(_OfTargets):
     """A step of the pipeline that runs on each host: its body gets the host's Session.
 
-    `foresee` is called once with the options, before any host is reached, and raises UsageError. `gather` is called
-    once, after all pipelines have ended, with every session and the options given. `brief` steps print their own table:
-    no summary follows them. Steps that start nothing need no job. In a step that `meets`, the hosts share one job.
+    `foresee` is called once with the hosts and the options, before any of them is reached, and raises UsageError.
+    `gather` is called once, after all pipelines have ended, with every session and the options given. `brief` steps
+    print their own table: no summary follows them. Steps that start nothing need no job. In a step that `meets`, the
+    hosts share one job.
     """
 
     def __init__(
@@ -113,10 +114,10 @@ class OnHosts(_OfTargets):
         self.brief = brief
         self.meets = meets
 
-    def prepare(self, options: dict[str, Any]) -> None:
-        """Refuse options that cannot work, while nothing has been done yet."""
+    def prepare(self, targets: Sequence[Target], options: dict[str, Any]) -> None:
+        """Refuse what cannot work with these hosts and options, while nothing has been done yet."""
         if self.foresee:
-            self.foresee(**options)
+            self.foresee(targets, **options)
 
     def finish(self, sessions: Sequence[Session], options: dict[str, Any]) -> None:
         """Show what all hosts together gave."""

@@ -192,7 +192,7 @@ def _ssh(where: str, name: str, settings: Settings) -> SshSettings:
         identity_file=_laptop_path(settings.identity_file, f"{where}.identity_file"),
         jump=settings.jump,
         alias=settings.ssh,
-        ssh_config=_config(settings.ssh_config, f"{where}.ssh_config"),
+        ssh_config=config(settings.ssh_config, f"{where}.ssh_config"),
         host_key=settings.host_key or "accept-new",
         forward_agent=bool(settings.forward_agent),
         **({"connect_timeout": timeout} if timeout else {}),
@@ -210,12 +210,13 @@ def _check_jumps(where: str, jump: str | None) -> None:
             ) from None
 
 
-def _config(text: str | None, where: str) -> str | None:
+def config(text: str | None, where: str) -> str | None:
     """Give the ssh_config file to read; `none` is ssh's own word for no file at all."""
     path = _laptop_path(text, where)
     if path not in {None, "none"} and not Path(str(path)).is_file():
         remedy = "Name a file that is there; the demo's is written by: fab demo.up"
-        raise UsageError(f"{path} does not exist", where=where, remedy=remedy)
+        wrong = "is no file" if Path(str(path)).exists() else "does not exist"
+        raise UsageError(f"{path} {wrong}", where=where, remedy=remedy)
     return path
 
 

@@ -15,6 +15,7 @@ from rich.table import Table
 
 import remote
 from local import guard, inventory, render, runs, targets, telling
+from local import report as reports
 from local.demo import host, material
 from local.demo.place import here, write
 from local.errors import GateRefused, PrudentError, UsageError
@@ -58,6 +59,7 @@ def down(screen: Screen) -> None:
 def demo(screen: Screen, *, svg: str | None = None, fresh: bool = False) -> None:
     """Show the gate refusing the unpatched stack, passing the patched one, then extract and verify."""
     if svg:
+        reports.writable(svg, "picture")
         screen.console = guard.console(
             screen.err, screen.secrets, record=True, width=WIDTH, force_terminal=True, force_interactive=False
         )
@@ -88,7 +90,7 @@ def demo(screen: Screen, *, svg: str | None = None, fresh: bool = False) -> None
         session.let_go()
     _end(console, session, place, time.monotonic() - extracting, time.monotonic() - began)
     if svg:
-        _picture(console, Path(svg))
+        _picture(console, svg)
 
 
 def _title(console: Console, title: str, why: str) -> None:
@@ -174,10 +176,7 @@ def _rehearsed(session: Session) -> str:
     return next((telling.of_check(check) for check in checks if check.id == "rehearsal"), "not rehearsed")
 
 
-def _picture(console: Console, file: Path) -> None:
+def _picture(console: Console, file: str) -> None:
     """Save what was shown; the picture names no font of a far server."""
     picture = re.sub(r"@font-face\s*{.*?}|<!--.*?-->", "", console.export_svg(title="make demo"), flags=re.DOTALL)
-    try:
-        file.write_text(picture, encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"the picture cannot be written: {error.strerror}", where=str(file)) from error
+    reports.publish(file, picture, "picture")

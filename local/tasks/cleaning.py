@@ -21,12 +21,13 @@ if TYPE_CHECKING:
 
     from local.laptopcache import Kept
     from local.session import Session
+    from local.targets import Target
     from remote.schema import Rubbish
 
 DEADLINE = 600.0  # seconds: a workdir on a slow disk holds many small files
 
 
-def foresee(*, keep: str = "5", **_: Any) -> None:
+def foresee(_targets: Sequence[Target], *, keep: str = "5", **_: Any) -> None:
     """Refuse a number that is none; raises UsageError."""
     number(keep)
 

@@ -29,17 +29,31 @@ if TYPE_CHECKING:
     from local.gate import GateOutcome
     from local.plan import Plan
     from local.session import Session
+    from local.targets import Target
     from remote.schema import LaunchAnswer, VerifyAnswer
 
 
 def foresee(
-    *, dry_run: bool = False, json: bool = False, patience: str | None = None, wait: str | None = None, **_: Any
+    targets: Sequence[Target],
+    *,
+    dry_run: bool = False,
+    json: bool = False,
+    patience: str | None = None,
+    wait: str | None = None,
+    **_: Any,
 ) -> None:
-    """Refuse options that cannot work; raises UsageError."""
+    """Refuse what cannot work: options, plans of what has none, hooks without their variable; raises UsageError."""
     watching.duration(patience, "--patience")
     watching.duration(wait, "--wait")
     if json and not dry_run:
         raise UsageError("--json is the plan as a document", remedy="Give it together with --dry-run.")
+    if dry_run and any(target.job.engine == "command" for target in targets):
+        raise UsageError(
+            "there is no plan to show: nothing is known of the samples of the engine 'command'",
+            remedy="Each host runs the whole command; `fab preflight` proves that it will run.",
+            where="--dry-run",
+        )
+    teller.foresee(targets)
 
 
 def extract(
@@ -52,13 +66,6 @@ def extract(
 ) -> None:
     """Start or attach on a passing verdict, follow to the end, verify what came out; `dry_run` ends with the plan."""
     waiting = watching.duration(patience, "--patience")
-    teller.foresee([session.target])
-    if dry_run and session.target.job.engine == "command":
-        raise UsageError(
-            "there is no plan to show: nothing is known of the samples of the engine 'command'",
-            remedy="Each host runs the whole command; `fab preflight` proves that it will run.",
-            where="--dry-run",
-        )
     outcome = _gated(session)
     bundle = str(outcome.bundle)
     session.word = "not started"

@@ -17,17 +17,20 @@ from local.fetching.together import Collected, Result, bring
 from local.folders import at_home
 from local.screen import Screen
 from local.summary import print_error
+from local.tasks import named
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from local.session import Session
+    from local.targets import Target
 
 TRIES = 3  # for a manifest
 
 
-def foresee(**options: Any) -> None:
+def foresee(_targets: Sequence[Target], *, run: str | None = None, **options: Any) -> None:
     """Refuse options that cannot work."""
+    named.foresee(run)
     understood(**options)
 
 

@@ -8,7 +8,7 @@ from json import dumps
 from typing import TYPE_CHECKING, Any
 
 from local import later, masks
-from local.errors import GateRefused, PrudentError
+from local.errors import GateRefused, PrudentError, UsageError
 from local.gateoptions import GateOptions
 from remote.schema import FactsRequest, HostFacts, RunStatus
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from local.levels import ahead
     from local.patches import Patch
     from local.session import Session
+    from local.targets import Target
     from local.tasks import saving
 else:
     ahead, gate, patches, render, runs, tables, reports, saving = map(
@@ -60,15 +61,28 @@ def preflight(session: Session, **options: Any) -> GateOutcome:
     return outcome
 
 
-def foresee_report(*, report: str | None = None, **_: Any) -> None:
-    """See that the report can be written, while there is nothing yet to lose."""
+def foresee(
+    _targets: Sequence[Target],
+    *,
+    report: str | None = None,
+    until: str | None = None,
+    no_patches: bool = False,
+    without: Sequence[str] | None = None,
+    **_: Any,
+) -> None:
+    """Refuse options that cannot work, while there is nothing yet to lose; raises UsageError."""
     if report is not None:
         reports.writable(report)
+    if until is not None or no_patches or without:
+        gate.foresee(GateOptions(until=until, no_patches=no_patches, without=numbers(without)))
 
 
 def numbers(without: Sequence[str] | None) -> tuple[str, ...]:
     """Give the patch numbers of `--without`, which may be repeated and may hold several."""
-    return tuple(number for words in without or () for number in words.split(",") if number)
+    found = tuple(number for words in without or () for word in words.split(",") if (number := word.strip()))
+    if without and not found:
+        raise UsageError("names no patch", remedy="Name some by their numbers, as in 0003,0004.", where="--without")
+    return found
 
 
 def write_report(sessions: Sequence[Session], *, report: str | None = None, **_: Any) -> None:

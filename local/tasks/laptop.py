@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from local import checktask, patches, render, surface, tables
+from local import checktask, gate, patches, render, surface, tables
 from local import matrix as matrices
+from local import report as reports
 from local.errors import GateRefused, UsageError
+from local.gateoptions import GateOptions
 from local.summary import print_error
 from local.tasks.gate import numbers
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from local.targets import Target
 
 PINNED = {"speculators": "0.3.0", "vllm": "0.16.0"}  # what a matrix holds still where no host was ever asked
+WRITTEN = "suggested patch"
 CLEAR = "\x1b[2J\x1b[H"
 
 
@@ -34,7 +35,11 @@ def check(
     everything: bool = False,
 ) -> None:
     """Examine the patched modules against the kept sources of each host; raises GateRefused."""
+    if suggest:
+        reports.writable(suggest, WRITTEN)
     left_out = numbers(without)
+    if no_patches or left_out:
+        gate.foresee(GateOptions(no_patches=no_patches, without=left_out))
     kept = [(target, surface.remembered(target.name, target.job.name)) for target in chosen.targets]
     screen = chosen.screen
 
@@ -109,16 +114,10 @@ def _suggest(screen: Screen, name: str, suggestions: Mapping[str, str]) -> None:
             where="--suggest",
             remedy="Name one of them with -H.",
         )
-    suggestion = different[0]
-    if name == "-":
-        sys.stdout.write(suggestion)
-        return
-    path = Path(name)
-    try:
-        path.write_text(suggestion, encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"cannot write {path}: {error.strerror}", where="--suggest") from error
-    screen.console.print(f"every known fix is in {path}: review it, nothing was applied", markup=False, soft_wrap=True)
+    reports.publish(name, different[0], WRITTEN)
+    if name != "-":
+        said = f"every known fix is in {name}: review it, nothing was applied"
+        screen.console.print(said, markup=False, soft_wrap=True)
 
 
 def _under(target: Target, package: str) -> Surface:

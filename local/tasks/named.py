@@ -10,6 +10,7 @@ import re
 import sys
 from typing import TYPE_CHECKING
 
+from local.errors import UsageError
 from local.steps import OnHosts
 
 if TYPE_CHECKING:
@@ -17,7 +18,17 @@ if TYPE_CHECKING:
 
     from invoke.parser.argument import Argument
 
-RUN_ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}")
+RUN_ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}", re.ASCII)
+
+
+def foresee(told: str | None) -> None:
+    """Refuse what no run is called; raises UsageError."""
+    if told is not None and not RUN_ID.fullmatch(told):
+        raise UsageError(
+            f"{told!r} is no run: they are called as 20260131-235959-0a1b is",
+            remedy="`fab runs` lists what is there.",
+            where="--run",
+        )
 
 
 class OnRuns(OnHosts):

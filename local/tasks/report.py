@@ -10,6 +10,7 @@ from local import patches
 from local import report as reports
 from local.story import ask, html, markdown
 from local.story.page import page
+from local.tasks import named
 from local.text import clean
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     from local.session import Session
     from local.story.blocks import Page
+    from local.targets import Target
     from remote.schema import Story
 
 
@@ -27,8 +29,16 @@ def tell(session: Session, *, run: str | None = None) -> Story:
     return told
 
 
-def foresee(*, html: str | None = None, markdown: str | None = None, **_: Any) -> None:
-    """See that the files can be written, while no host has been asked."""
+def foresee(
+    _targets: Sequence[Target],
+    *,
+    run: str | None = None,
+    html: str | None = None,
+    markdown: str | None = None,
+    **_: Any,
+) -> None:
+    """See that there may be such a run and that the files can be written, while no host has been asked."""
+    named.foresee(run)
     for path in (html, markdown):
         if path is not None:
             reports.writable(path)

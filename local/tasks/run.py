@@ -12,6 +12,7 @@ from local import follow, runs, tables
 from local.errors import JobFailed, PrudentError
 from local.logtext import LogText
 from local.screen import MaskedLog
+from local.tasks import named
 from local.tasks.watching import duration, head
 from local.text import clean
 from remote.schema import RunStatus
@@ -20,9 +21,16 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from local.session import Session
+    from local.targets import Target
     from remote.schema import StopAnswer
 
 ENDED = ("done", "failed", "stopped", "lost")
+
+
+def foresee(_targets: Sequence[Target], *, run: str | None = None, patience: str | None = None, **_: Any) -> None:
+    """Refuse options that cannot work; raises UsageError."""
+    named.foresee(run)
+    duration(patience, "--patience")
 
 
 def status(session: Session, *, run: str | None = None) -> RunStatus | None:

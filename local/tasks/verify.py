@@ -18,18 +18,23 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from local.session import Session
+    from local.targets import Target
     from remote.schema import VerifyAnswer
 
 AGAIN = "`fab extract` computes what is missing or damaged, and nothing else."
 
 
-def verify(session: Session, *, json: bool = False) -> VerifyAnswer:
-    """Hold a host's files against manifest and dataset; a host alone raises JobFailed where they are not whole."""
-    if session.job.engine == "command":
+def foresee(targets: Sequence[Target], **_: Any) -> None:
+    """Refuse a job whose outputs nobody here knows; raises UsageError."""
+    if any(target.job.engine == "command" for target in targets):
         raise UsageError(
             "engine 'command' writes outputs of its own form, which nothing here can check",
             remedy="The run's exit code is its own judgement: fab status.",
         )
+
+
+def verify(session: Session, *, json: bool = False) -> VerifyAnswer:
+    """Hold a host's files against manifest and dataset; a host alone raises JobFailed where they are not whole."""
     answer = runs.verify(session.host, session.job, bundle=session.payload, secrets=session.secrets)
     session.values["verified"] = answer
     if session.alone and not json:

@@ -17,6 +17,7 @@ from local.monitor import rows as making
 from local.monitor.keys import ending_in_order
 from local.monitor.live import LiveScreen, plain
 from local.monitor.room import Room
+from local.tasks import named
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -45,6 +46,7 @@ def monitor(
     """Watch the chosen hosts; gives the exit code."""
     seconds = _seconds(interval)
     _check(chosen, once=once, json=json, log=log)
+    named.foresee(run)
     if not once:
         teller.foresee(chosen.targets)
     secrets = {value for target in chosen.targets for name in target.job.secret_env if (value := os.environ.get(name))}

@@ -37,6 +37,36 @@ def struck(room: str, name: str = "/somewhere/bin/fab", **options: bool) -> subp
     )  # fmt: skip
 
 
+def run(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run `fab` itself."""
+    return subprocess.run(
+        [Path(sys.executable).parent / "fab", *words],
+        cwd=ROOT, capture_output=True, text=True, check=False, timeout=120,
+        env={**os.environ, "NO_COLOR": "1", "FABRIC_INVENTORY": "/nowhere/hosts.toml", **variables},
+    )  # fmt: skip
+
+
+def test_what_fabric_cannot_start_with_is_told_in_a_line(tmp_path: Path) -> None:
+    done = run("-S", "/nowhere/config", "status")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error  fab cannot start: '/nowhere/config': No such file or directory\n")
+    strange = tmp_path / "config"
+    strange.write_bytes(b"Host \xff\n\x00")
+    done = run("-S", str(strange), "status")
+    assert done.returncode == 2
+    assert done.stderr.startswith("error  fab cannot start: UnicodeDecodeError: ")
+    assert "Traceback" not in done.stderr
+    assert "Traceback" in run("-S", "/nowhere/config", "status", PRUDENT_GATE_DEBUG="1").stderr
+
+
+def test_a_user_s_ssh_config_that_fabric_cannot_read_does_not_end_fab(tmp_path: Path) -> None:
+    (tmp_path / ".ssh").mkdir()
+    (tmp_path / ".ssh" / "config").write_bytes("# Zürich\nHost gpu\n  Port 22\n".encode("latin-1"))
+    done = run("status", HOME=str(tmp_path))
+    assert done.returncode == 2
+    assert "/nowhere/hosts.toml does not exist" in done.stderr
+
+
 def ignoring() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 

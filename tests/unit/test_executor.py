@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from local.session import Session
+    from local.targets import Target
 
 INVENTORY = """
 [hosts.one]
@@ -248,14 +249,17 @@ def test_a_pipeline_whose_crash_cannot_be_kept_is_still_code_1(
     assert "Traceback" not in error
 
 
-def test_options_that_cannot_work_are_refused_before_any_host_is_reached(fab: Callable[..., int]) -> None:
-    def foresee(*, deep: bool) -> None:
-        raise UsageError(f"not so deep: {deep}")
+def test_options_that_cannot_work_are_refused_before_any_host_is_reached(
+    fab: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    def foresee(targets: list[Target], *, deep: bool) -> None:
+        raise UsageError(f"not so deep with {[target.name for target in targets]}: {deep}")
 
     def look(session: Session, *, deep: bool = False) -> None:
         raise AssertionError(session, deep)
 
     assert fab("look --deep", step(look, foresee=foresee)) == 2
+    assert "not so deep with ['one', 'two', 'three']: True" in capsys.readouterr().err
 
 
 def test_a_gathering_that_fails_hides_no_host(fab: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,10 +19,10 @@ def test_patience_is_a_duration(told: str | None, seconds: float | None) -> None
 @pytest.mark.parametrize("told", ["", "soon", "-5", "10 parsecs", "1e9", "9" * 400, "99999999999h"])
 def test_what_is_no_duration_is_said_before_any_host_is_reached(told: str, option: str) -> None:
     with pytest.raises(UsageError, match=f"^--{option}: expected a duration"):
-        extract.foresee(**{option: told})  # type: ignore[arg-type]
+        extract.foresee((), **{option: told})  # type: ignore[arg-type]
 
 
 def test_the_plan_as_a_document_is_for_a_dry_run() -> None:
-    extract.foresee(json=True, dry_run=True)
+    extract.foresee((), json=True, dry_run=True)
     with pytest.raises(UsageError, match="--dry-run"):
-        extract.foresee(json=True)
+        extract.foresee((), json=True)

@@ -146,7 +146,7 @@ def test_a_suggestion_goes_to_a_file_or_to_standard_output(
     assert capsys.readouterr().out == file.read_text()
     assert file.read_text().startswith("Subject: ")
     assert not (tmp_path / "-").exists()
-    with pytest.raises(UsageError, match="--suggest: cannot write"):
+    with pytest.raises(UsageError, match="the suggested patch cannot be written: that is a folder"):
         laptop.check(chosen, suggest=str(tmp_path), no_patches=True)
 
 
