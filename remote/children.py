@@ -82,6 +82,7 @@ def answers(
         asked.write(wire.dumps(request).encode())
         asked.seek(0)
         environment = job_environment(job, bundle, secrets=secrets, marks=_marks(sending))
+        sockets.sweep_left(environment)
         folder = sockets.make(environment)
         try:
             process = subprocess.Popen(

@@ -18,14 +18,14 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from remote import inuse, verdict, wire
-from remote.host import processes
+from remote.host import processes, sockets
 from remote.paths import Workdir
 from remote.run import rubbish, runs
 from remote.run.rubbish import Other, Seen, SeenBundle, SeenRun, SeenVerdict
 from remote.schema import CleanAnswer, CleanRequest, Rubbish, Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from remote.run.rubbish import Item
     from remote.run.runs import Snapshot
@@ -51,6 +51,7 @@ def answer(request: CleanRequest) -> CleanAnswer:
         cleaning = _Cleaning(request, root)
         with inuse.alone(root, PATIENCE):
             cleaning.decide()
+        cleaning.sweep_sockets()
         return cleaning.finish()  # what was moved aside nobody looks for: launches need not wait for this
     except inuse.Busy:
         return CleanAnswer(trouble=f"a run is being started in {request.workdir} just now: ask again in a minute")
@@ -69,6 +70,7 @@ class _Cleaning:
         self._now = time.time()
         self._paths = Workdir(PurePosixPath(os.path.realpath(request.workdir)))
         self._outputs: set[str] = set()
+        self._environments: list[Mapping[str, str]] = [{}]  # ours, and those of the jobs that were run here
         self._spared: list[str] = []
         self._items: list[tuple[Rubbish, str]] = []  # each with the path to which it was moved, if it was
         self._kept: dict[str, int] = {}
@@ -87,6 +89,11 @@ class _Cleaning:
         there = {"run": len(seen.runs), "bundle": len(seen.bundles), "verdict": len(seen.verdicts)}
         self._kept = {kind: there[kind] - going[kind] for kind in FOLDERS}
 
+    def sweep_sockets(self) -> None:
+        """Remove the folders for sockets that killed processes have left where temporary files are."""
+        for environment in self._environments if self._request.remove else ():
+            sockets.sweep_left(environment)
+
     def finish(self) -> CleanAnswer:
         """Remove what was moved aside."""
         items = tuple(self._gone(item, aside) if aside else item for item, aside in self._items)
@@ -98,6 +105,7 @@ class _Cleaning:
         found = [runs.look(run) for run in runs.folders(str(self._paths.root)) if self._own("runs", run.id)]
         for seen in found:
             self._outputs |= {os.path.realpath(path) for path in _outputs(seen)}
+            self._environments += [seen.request.job.env] if seen.request else []
         for place, seen in enumerate(found):
             busy = _busy(seen, examined=any(later.state is not None for later in found[:place]))
             if busy is not None and seen.exit is not None:

@@ -129,6 +129,7 @@ def _same_folder(one: str, other: str) -> bool:
 
 def _start(request: LaunchRequest, lock: int) -> LaunchAnswer:
     reaped = _end_lost(request.job.workdir)
+    sockets.sweep_left(request.job.env)
     before = _before(request)
     bundle = Workdir(PurePosixPath(request.job.workdir)).bundle(request.bundle)
     with inuse.shared(request.job.workdir):  # from here on the run's folder names the bundle, and keeps it

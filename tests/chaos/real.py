@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import getpass
 import json
 import shutil
 import signal
+import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +19,7 @@ from remote.run import runs
 from remote.schema import Retry
 from tests.chaos.links import HereFaults
 from tests.chaos.plan import Plan
-from tests.chaos.world import World
+from tests.chaos.world import World, short_folder
 from tests.running import Lab, until
 
 if TYPE_CHECKING:
@@ -79,6 +81,7 @@ class RealWorld(World):
         self._until = time.monotonic() + DEADLINE
         self._doomed: list[Path] = []
         self._finished: dict[int, tuple[int, int]] = {}
+        self.sockets = short_folder(self)
         here = HereFaults(root)
         self.link_faults = link_faults or here
         lines = Path(stack.job.dataset).read_text().splitlines() * copies
@@ -87,12 +90,18 @@ class RealWorld(World):
         self._python, self._elsewhere = host_python(root, stack), list[Lab]()
         self.job: Job = dataclasses.replace(
             stack.job, python=self._python, workdir=str(self.disk / "work"), output=str(self.disk / "out"),
-            dataset=str(root / "data.jsonl"), secret_env=("TOKEN",), **changes,
+            dataset=str(root / "data.jsonl"), secret_env=("TOKEN",), env=self._environment(), **changes,
         )  # fmt: skip
         self.output = Path(self.job.output)
         self._furnish()
         self.lab = Lab(self.disk, python=self._python, link=link or here)
         self.lab.bundle = stack.bundle.root.name
+
+    def _environment(self) -> dict[str, str]:
+        """Give the job's environment: temporary files go where only this world's are, what is compiled stays shared."""
+        compiled = Path(tempfile.gettempdir(), f"torchinductor_{getpass.getuser()}")
+        here = {"TMPDIR": str(self.sockets), "TORCHINDUCTOR_CACHE_DIR": str(compiled)}
+        return {**self._stack.job.env, **here}
 
     def _furnish(self) -> None:
         """Give the workdir the bundle and the compiled sources that the stack's tests share."""

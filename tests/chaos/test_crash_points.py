@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,11 +32,13 @@ def crash(pretence: Pretence, folder: Path, scenario: str, part: int = 0, parts:
     """Try the points of a scenario under the pretended host's Python."""
     answer = folder / "answer.json"
     words = [HERE, scenario, folder / "points", pretence.bundle.root.parent, part, parts, answer]
-    done = subprocess.run(
-        [pretence.python, *map(str, words)],
-        stdin=subprocess.DEVNULL, capture_output=True, check=False, cwd=folder,
-        env={"PATH": os.environ["PATH"], "HOME": str(folder), "PYTHONPATH": str(pretence.bundle.payload)},
-    )  # fmt: skip
+    with tempfile.TemporaryDirectory(prefix="crash-") as short:  # one that sockets have room in
+        variables = {"HOME": str(folder), "PYTHONPATH": str(pretence.bundle.payload), "TMPDIR": short}
+        done = subprocess.run(
+            [pretence.python, *map(str, words)],
+            stdin=subprocess.DEVNULL, capture_output=True, check=False, cwd=folder,
+            env={"PATH": os.environ["PATH"], **variables},
+        )  # fmt: skip
     assert answer.exists(), done.stderr.decode()[-4000:]
     result: dict[str, Any] = json.loads(answer.read_text())
     return result

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import traceback
+import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +24,7 @@ from local import runs as user_runs
 from local.errors import GateRefused, LinkLost
 from local.follow import follow
 from remote import files, status, wire
-from remote.host import processes
+from remote.host import processes, sockets
 from remote.run import runs
 from remote.schema import Samples
 from tests.chaos import faults, pretend, who
@@ -45,6 +49,13 @@ class Overdue(BaseException):
     """A schedule takes too long: something waits for what will not come."""
 
 
+def short_folder(world: object) -> Path:
+    """Give a folder for temporary files with a name that is short enough for sockets; it goes with the world."""
+    folder = tempfile.mkdtemp(prefix="chaos-")
+    weakref.finalize(world, shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
+
+
 class World:
     """The host, the user and what they know."""
 
@@ -67,10 +78,12 @@ class World:
         self._finished: dict[int, tuple[int, int]] = {}
         here = HereFaults(root)
         self.link_faults: LinkFaults = link_faults or here
+        self.sockets = short_folder(self)
         pretence.furnish(self.disk)
         pretend.write_dataset(root / "data.jsonl", self.samples)
         self.job: Job = pretend.job(self.disk, str(pretence.python), dataset=str(root / "data.jsonl"),
                                     secret_env=("TOKEN",))  # fmt: skip
+        self.job = dataclasses.replace(self.job, env={**self.job.env, "TMPDIR": str(self.sockets)})
         self.output = Path(self.job.output)
         self.lab = Lab(self.disk, python=str(pretence.python), link=link or here)
         self._python, self._elsewhere = str(pretence.python), list[Lab]()
@@ -283,6 +296,8 @@ class World:
         while (left := who.at_home(self.home, str(self.disk))) and time.monotonic() < until:
             time.sleep(0.05)
         self.note(not left, f"left running: {left}")
+        folders = sorted(path.name for path in self.sockets.glob(f"{sockets.PREFIX}*"))
+        self.note(not folders, f"folders of sockets left behind: {folders}")
 
     def _hold_doomed(self, received: Path) -> None:
         logs = [Path(run.log).read_bytes() for run in runs.folders(self.lab.workdir) if Path(run.log).exists()]

@@ -20,7 +20,7 @@ import torch
 from speculators.data_generation import vllm_hidden_states_generator as generator
 
 from remote import attempt, files, install, launch, locks, status, supervise, wire
-from remote.host import processes
+from remote.host import processes, sockets
 from remote.paths import EVENTS_ENV, RUN_ENV, Output, Run, Workdir
 from remote.prompts.tokens import Tokens
 from remote.results import outputs, samples, verify_child
@@ -117,6 +117,8 @@ class Scenario:
             yield f"{run.id} ended so: {ended}, {Path(run.log).read_text()[-500:] if Path(run.log).exists() else ''}"
             return
         yield from self.finished()
+        if folders := sorted(path.name for path in Path(os.environ["TMPDIR"]).glob(f"{sockets.PREFIX}*")):
+            yield f"folders of sockets left behind: {folders}"
         for known in runs.folders(self.job.workdir):
             if left := processes.of_run(known):
                 yield f"left running of {known.id}: {left}"
