@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from local.session import Session
 
 STEP = 1024
+NONE = "–"
 _MINUTE = 60
 _HOUR = 3600
 
@@ -68,6 +69,13 @@ def print_summary(console: Console, sessions: Sequence[Session]) -> None:
             str(session.code),
         )
     console.print(table)
+
+
+def of_all(done: int, total: int, form: str = "d") -> str:
+    """Give how many are done of how many; a job that tells no total, or no progress at all, has no `/0`."""
+    if total:
+        return f"{done:{form}}/{total:{form}}"
+    return f"{done:{form}}" if done else NONE
 
 
 def duration(seconds: float) -> str:

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from local import cost, guard, history
 from local.patches import known_as
-from local.summary import duration
+from local.summary import duration, of_all
 from local.text import clean
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def _run(name: str, run: RunStatus, price: float | None) -> dict[str, str]:
         "run": escape(run.run),
         "job": escape(clean(run.job or "")),
         "phase": _phase(run.phase),
-        "samples": f"{samples.done}/{samples.total}{failed}",
+        "samples": f"{of_all(samples.done, samples.total)}{failed}",
         "attempt": str(run.attempt),
         "started": _age(run.started),
         "last seen": _age(run.last_seen),

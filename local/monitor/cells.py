@@ -10,7 +10,7 @@ from rich.text import Text
 from local.cost import money
 from local.monitor import rates
 from local.progress import duration
-from local.summary import size
+from local.summary import of_all, size
 from local.tables import STYLES
 from local.text import clean
 
@@ -50,7 +50,7 @@ def samples(row: Row) -> Text:
     if row.run is None:
         return Text(NOTHING, "dim")
     count = row.samples
-    text = Text(f"{count.done}/{count.total}" if count.total else str(count.done))
+    text = Text(of_all(count.done, count.total), "" if count.total or count.done else "dim")
     if count.failed:
         text.append(f" {count.failed}✗", "red")
     return text
@@ -164,7 +164,7 @@ def _parts(all_of: Totals) -> Iterator[str]:
     hosts = f"{all_of.hosts} host{'' if all_of.hosts == 1 else 's'}"
     yield f"{hosts}: {states}" if states else hosts
     if all_of.samples.total or all_of.samples.done:
-        yield f"{all_of.samples.done:,}/{all_of.samples.total:,} samples"
+        yield f"{of_all(all_of.samples.done, all_of.samples.total, ',')} samples"
     if all_of.samples.failed:
         yield f"{all_of.samples.failed:,} failed"
     if all_of.tokens_per_second is not None:

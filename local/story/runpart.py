@@ -106,7 +106,10 @@ def throughput(story: Story, start: float, end: float) -> Section | None:
     blocks = [
         *_chart(f"{name.capitalize()} per second", f"{mean} on average while extracting", (points,), end - start),
         *_chart(
-            "Samples done", f"{samples.done:,} of {samples.total:,}", (measure.level(story.events, start),), end - start
+            "Samples done",
+            f"{samples.done:,} of {samples.total:,}" if samples.total else f"{samples.done:,}",
+            (measure.level(story.events, start),),
+            end - start,
         ),
     ]
     return Section(id="throughput", title="Throughput", blocks=tuple(blocks)) if blocks else None

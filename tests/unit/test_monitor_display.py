@@ -10,9 +10,11 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console, RenderableType
 
+from local import tables
 from local.errors import LinkLost
 from local.monitor import cells, display
 from local.monitor.rows import News, Row, Watched, row, totals
+from remote.schema import RunStatus, Samples
 from tests.unit import pulse_answers as answers
 
 if TYPE_CHECKING:
@@ -178,3 +180,22 @@ def test_a_snapshot_ends_with_the_totals() -> None:
     lines = text(display.snapshot(every(), totals(every()), 200), 200)
     assert lines[-1].startswith("10 hosts: 5 extracting")
     assert line_of(lines, "gone")
+
+
+@pytest.mark.parametrize(
+    ("samples", "shown", "together"),
+    [
+        (Samples(), "–", ""),
+        (Samples(done=5), "5", "5 samples"),
+        (Samples(done=5, total=9, failed=1), "5/9 1✗", "5/9 samples"),
+        (Samples(total=1000), "0/1000", "0/1,000 samples"),
+    ],
+)
+def test_a_job_that_tells_no_progress_has_none_of_none(samples: Samples, shown: str, together: str) -> None:
+    one = replace(made("gpu01"), samples=samples)
+    assert cells.samples(one).plain == shown
+    told = [part for part in cells.totals(totals([one]), 500)[0].plain.split(" · ") if part.endswith("samples")]
+    assert told == [together] * bool(together)
+    run = RunStatus(run="20260101-000000-abcd", phase="extracting", samples=samples)
+    column = next(column for column in tables.runs([("gpu01", run)], {}).columns if column.header == "samples")
+    assert str(next(iter(column.cells))).partition(" ")[0] == shown.partition(" ")[0]
