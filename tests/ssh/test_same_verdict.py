@@ -28,7 +28,7 @@ pytestmark = [needs_openssh, pytest.mark.skipif(sshd.program() is None, reason="
 STRICT = "StrictHostKeyChecking yes"
 NEW = "StrictHostKeyChecking accept-new"
 OFF = "StrictHostKeyChecking no"
-ALIAS = "HostKeyAlias gpu01"
+AS_GPU01 = f"{STRICT}\nHostKeyAlias gpu01"
 # what stands in known_hosts, what in ssh_config, and whether we let the host in; `ssh` is asked
 ROWS = {
     "nothing known": ("", STRICT, False),
@@ -36,17 +36,17 @@ ROWS = {
     "known": ("{host} {right}", STRICT, True),
     "known with a comment and odd blanks": ("  {host}\t{right} me@x # y  ", STRICT, True),
     "known, a line of Windows": ("{host} {right}\r", STRICT, True),
-    "known in capitals": ("GPU01 {right}", f"{STRICT}\n{ALIAS}", True),
+    "known in capitals": ("GPU01 {right}", AS_GPU01, True),
     "known for its address without the port": ("127.0.0.1 {right}", STRICT, True),
     "another key for its address without the port": ("127.0.0.1 {wrong}", STRICT, False),
     "commented out": ("#{host} {right}", STRICT, False),
     "another host": ("gpu02 {right}", STRICT, False),
     "a list of names": ("gpu02,{host},x {right}", STRICT, True),
-    "a pattern": ("gpu0? {right}", f"{STRICT}\n{ALIAS}", True),
-    "a pattern with a refusal": ("gpu*,!gpu01 {right}", f"{STRICT}\n{ALIAS}", False),
-    "a refusal first": ("!gpu01,gpu* {right}", f"{STRICT}\n{ALIAS}", False),
-    "a refusal alone": ("!gpu02 {right}", f"{STRICT}\n{ALIAS}", False),
-    "brackets are no range": ("gpu0[0-9] {right}", f"{STRICT}\n{ALIAS}", False),
+    "a pattern": ("gpu0? {right}", AS_GPU01, True),
+    "a pattern with a refusal": ("gpu*,!gpu01 {right}", AS_GPU01, False),
+    "a refusal first": ("!gpu01,gpu* {right}", AS_GPU01, False),
+    "a refusal alone": ("!gpu02 {right}", AS_GPU01, False),
+    "brackets are no range": ("gpu0[0-9] {right}", AS_GPU01, False),
     "changed": ("{host} {wrong}", STRICT, False),
     "changed, new ones accepted": ("{host} {wrong}", NEW, False),
     "changed, unchecked": ("{host} {wrong}", OFF, False),
@@ -62,7 +62,7 @@ ROWS = {
     "the type does not fit the key": ("{host} ssh-rsa {blob}", STRICT, False),
     "no type": ("{host} {blob}", STRICT, False),
     "the key cut off": ("{host} ssh-ed25519 {cut}", STRICT, False),
-    "an alias instead of the name": ("{host} {right}", f"{STRICT}\n{ALIAS}", False),
+    "an alias instead of the name": ("{host} {right}", AS_GPU01, False),
     "hashed": ("{hashed} {right}", STRICT, True),
     "hashed among others": ("gpu02,{hashed} {right}", STRICT, False),
     "hashed with others": ("{hashed},gpu02 {right}", STRICT, False),
@@ -104,9 +104,10 @@ def public(key: Path) -> str:
     return " ".join(key.with_name(f"{key.name}.pub").read_text().split()[:2])
 
 
-@pytest.mark.parametrize("row", ROWS)
-def test_who_is_let_in(server: Server, keys: dict[str, str], tmp_path: Path, row: str) -> None:
-    known, options, wanted = ROWS[row]
+@pytest.mark.parametrize(("known", "options", "wanted"), ROWS.values(), ids=ROWS)
+def test_who_is_let_in(
+    server: Server, keys: dict[str, str], tmp_path: Path, known: str, options: str, *, wanted: bool
+) -> None:
     (tmp_path / "known_hosts").write_bytes(f"{known.format(**keys)}\n".encode())
     (tmp_path / "second").write_text(f"{keys['host']} {keys['right']}\n")
     (tmp_path / "revoked").write_text(f"{keys['right']}\n")
