@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests import laptop
+from tests import hostpython, laptop
 from tests.running import PATIENCE, until
 from tests.ssh import sshd
 from tests.ssh.servers import USER, make_key
@@ -170,7 +170,7 @@ def write_inventory(folder: Path, *, address: str, port: int, identity: Path, sc
 [defaults]
 user = "{USER}"
 ssh_config = "none"
-python = "{sys.executable}"
+python = "{hostpython.python()}"
 workdir = "{folder}/workdir"
 [hosts.gpu]
 address = "{address}"

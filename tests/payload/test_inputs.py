@@ -1,7 +1,6 @@
 """The level `inputs` on real folders, datasets and file systems; only the tokenizer is left to the stack's tests."""
 
 import json
-import sys
 from array import array
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +15,7 @@ from remote.gate.lengths import Lengths
 from remote.gate.tokenizer_check import ANSWER, QUESTION, TokenizerFacts
 from remote.prompts.tokens import Tokens
 from remote.schema import FactsRequest, Job
+from tests import hostpython
 
 
 def _job(tmp_path: Path, **changes: object) -> Job:
@@ -82,7 +82,7 @@ def test_a_users_own_program_reads_its_dataset_itself(tmp_path: Path) -> None:
 
 def test_another_dataset_asks_for_another_verdict(tmp_path: Path) -> None:
     def named() -> str:
-        return facts.answer(FactsRequest(job=replace(_job(tmp_path), python=sys.executable))).fingerprint
+        return facts.answer(FactsRequest(job=replace(_job(tmp_path), python=hostpython.python()))).fingerprint
 
     (tmp_path / "data.jsonl").write_text("{}")
     before = named()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests import hostpython
 from tests.laptop import environment
 from tests.ssh.servers import free_port, make_key
 
@@ -48,7 +49,7 @@ class Laptop:
 [defaults]
 user = "{self.server.user}"
 ssh_config = "none"
-python = "{sys.executable}"
+python = "{hostpython.python()}"
 workdir = "{self.folder}/workdir"
 secret_env = ["TEST_TOKEN"]
 {defaults}
@@ -249,7 +250,7 @@ def test_a_changed_host_key_is_code_6_and_an_unknown_one_under_strict(laptop: La
 
 @pytest.mark.parametrize("python", ["/nowhere/bin/python", "/bin/true", "/etc/passwd"])
 def test_a_python_that_is_none_is_code_4(laptop: Laptop, python: str) -> None:
-    laptop.inventory.write_text(laptop.inventory.read_text().replace(sys.executable, python))
+    laptop.inventory.write_text(laptop.inventory.read_text().replace(hostpython.python(), python))
     done = laptop.fab("-H", "gpu", "preflight")
     laptop.write()
     assert done.returncode == 4
@@ -299,7 +300,7 @@ def test_however_often_ctrl_c_is_pressed_the_way_back_is_told(laptop: Laptop) ->
 
 
 def test_a_python_by_its_bare_name_runs_the_job_too(laptop: Laptop) -> None:
-    laptop.inventory.write_text(laptop.inventory.read_text().replace(sys.executable, "python3"))
+    laptop.inventory.write_text(laptop.inventory.read_text().replace(hostpython.python(), "python3"))
     done = laptop.fab("-H", "gpu", "extract")
     laptop.write()
     assert done.returncode == 0, done.stderr

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests import laptop
+from tests import hostpython, laptop
 from tests.running import until
 from tests.ssh import sshd
 from tests.ssh.internet import Internet, needs_internet
@@ -52,7 +52,7 @@ class World:
             for name, address in HOSTS.items()
         )
         (folder / "inventory.toml").write_text(
-            f'[defaults]\nuser = "{USER}"\nssh_config = "none"\npython = "{sys.executable}"\n'
+            f'[defaults]\nuser = "{USER}"\nssh_config = "none"\npython = "{hostpython.python()}"\n'
             f'identity_file = "{folder}/key"\n{"".join(entries)}{JOB}',
             encoding="utf-8",
         )

@@ -20,7 +20,7 @@ from local.fetching import plan
 from local.fetching.crew import Crew
 from local.fetching.place import NoPlace, Place
 from local.fetching.stream import Source, read_manifest
-from tests import fetched, laptop
+from tests import fetched, hostpython, laptop
 from tests.running import Lab, until
 from tests.ssh import nodes, sshd
 from tests.ssh.proxy import Proxy
@@ -236,7 +236,7 @@ class Site:
         self.write(*self.members)
 
     def write(self, *members: nodes.Member, jobs: str = JOB) -> None:
-        defaults = f'[defaults]\npython = "{sys.executable}"\nworkdir = "~/work"\nssh_config = "none"\n'
+        defaults = f'[defaults]\npython = "{hostpython.python()}"\nworkdir = "~/work"\nssh_config = "none"\n'
         entries = "".join(member.entry() for member in members)
         self.inventory.write_text(defaults + entries + jobs)
 

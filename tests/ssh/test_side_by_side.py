@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING
 import psutil
 import pytest
 
-from tests import laptop
+from tests import hostpython, laptop
 from tests.running import until
 from tests.ssh import nodes, sshd
 
@@ -49,7 +49,7 @@ class Desk:
         self.folder = folder
         folder.mkdir()
         (folder / "inventory.toml").write_text(
-            f'[defaults]\nssh_config = "none"\npython = "{sys.executable}"\nworkdir = "~/work"\n'
+            f'[defaults]\nssh_config = "none"\npython = "{hostpython.python()}"\nworkdir = "~/work"\n'
             f'connect_timeout = "20s"\n{"".join(entries)}{JOB}',
             encoding="utf-8",
         )
@@ -122,7 +122,7 @@ def ran(member: nodes.Member, workdir: str = "work") -> list[str]:
 def slow_python(folder: Path) -> Path:
     """Make a Python that takes its time to start, as one on a network file system does."""
     program = folder / "slow-python"
-    program.write_text(f'#!/bin/sh\nsleep 1\nexec "{sys.executable}" "$@"\n')
+    program.write_text(f'#!/bin/sh\nsleep 1\nexec "{hostpython.python()}" "$@"\n')
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
     return program
 

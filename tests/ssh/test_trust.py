@@ -13,6 +13,7 @@ import pytest
 
 from local.links import knownhosts
 from local.links.base import Command
+from tests import hostpython
 from tests.ssh import keys, sshd
 from tests.ssh.servers import needs_openssh
 
@@ -45,7 +46,7 @@ def fab(server: Server, folder: Path, *words: str, known: str = "") -> subproces
     (folder / "known_hosts").write_text(known)
     (folder / "config").write_text(f"Host *\n UserKnownHostsFile {folder}/known_hosts\n GlobalKnownHostsFile none\n")
     (folder / "inventory.toml").write_text(
-        f'[defaults]\nuser = "{server.user}"\nssh_config = "{folder}/config"\npython = "{sys.executable}"\n'
+        f'[defaults]\nuser = "{server.user}"\nssh_config = "{folder}/config"\npython = "{hostpython.python()}"\n'
         f'workdir = "{folder}/work"\nidentity_file = "{server.identity}"\n'
         f'[hosts.gpu]\naddress = "127.0.0.1"\nport = {server.port}\n'
     )

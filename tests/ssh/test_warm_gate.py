@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import shutil
-import sys
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -21,6 +20,7 @@ from local.targets import Target
 from local.tasks.gate import preflight
 from remote.__main__ import VERBS as OF_THE_PAYLOAD
 from remote.schema import GateSpec, Job
+from tests import hostpython
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,7 +67,7 @@ def session(server: Server, site: Path, said: list[str], **job: Any) -> Iterator
         name="j",
         engine="command",
         command=("true",),
-        python=sys.executable,
+        python=hostpython.python(),
         workdir="~/warm work",
         output="~/out",
         device="cpu",

@@ -12,7 +12,7 @@ from pathlib import Path
 from queue import Empty, Queue
 from typing import TYPE_CHECKING, Any
 
-from tests import laptop
+from tests import hostpython, laptop
 from tests.running import Lab
 from tests.ssh import sshd
 from tests.ssh.servers import free_port
@@ -76,7 +76,7 @@ class Site:
 [defaults]
 user = "{next(iter(self.boxes.values())).server.user}"
 ssh_config = "none"
-python = "{sys.executable}"
+python = "{hostpython.python()}"
 secret_env = ["TEST_TOKEN"]
 connect_timeout = 5
 {tables}
