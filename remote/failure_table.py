@@ -35,10 +35,11 @@ def _raised(names: str, kind: str, cause: str, advice: str, **more: object) -> R
     return _text(rf"^(?:\w+\.)*(?:{names})(?::|$)", kind, cause, advice, role="general", **more)
 
 
-# Lines that never decide: advice, noise of a shutdown, and single samples that failed while the others went on.
+# What never decides, with all that follows in its line: advice, noise of a shutdown, and single samples that failed
+# while the others went on.
 ADVICE = re.compile(
     r"CUDA_LAUNCH_BLOCKING|TORCH_USE_CUDA_DSA|CUDA kernel errors might be asynchronously reported"
-    r"|prudent-gate: sample \d+ failed|resource_tracker: There appear to be|NCCL_DEBUG=|For debugging consider"
+    r"|prudent-gate: sample \d+ failed|resource_tracker:|NCCL_DEBUG=|For debugging consider"
     r"|PYTORCH_(?:CUDA_)?ALLOC_CONF"
 )
 

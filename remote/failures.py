@@ -1,8 +1,8 @@
 """From the log of a failed attempt to what failed: a pure function of the text, the exit code and a few facts.
 
 The earliest root line decides; lines at warning level only when no other line does; cascades only when there is no
-root at all; advice lines never. Without any known line the exit code speaks, and the last line is quoted. Both sides
-may import this.
+root at all; advice never, nor what an interpreter says of its own end. Without any known line the exit code speaks, and
+what was said last is quoted. Both sides may import this.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import signal
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from remote.failure_noise import LONGEST, WARNING, closing, quotable, undecorated
 from remote.failure_table import ADVICE, ROWS, Row
 
 if TYPE_CHECKING:
@@ -20,17 +21,11 @@ if TYPE_CHECKING:
 
     from remote.schema import Pattern
 
-LONGEST = 2000  # characters of a line that are looked at and quoted
 KINDS = ("transient", "fatal", "node-fatal")  # what a row may say; what no row knows is unknown
 SAYS_TRANSIENT = 75  # EX_TEMPFAIL: the attempt knows by itself that trying again may help
 KILLED = 137
-# What loggers, vLLM's process names, torchrun and rank prefixes put before the words.
-DECORATION = re.compile(
-    r"^(?:\s*(?:\([^()]*pid=\d+[^()]*\)|\[rank\d+\]:?|(?:ERROR|CRITICAL|INFO|WARNING)\s[^\]]{0,80}\]|\[[^\]]{0,60}\]:?))*\s?"
-)
 AFTER = re.compile(r"[Rr]etry[- ][Aa]fter:?\s+(\d{1,6})\b")
 LONGEST_WAIT = 900.0
-WARNING = re.compile(r"\bWARNING\b|\w*Warning:|\bwarning:")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -63,7 +58,9 @@ def classify(
     """
     if code == KILLED and out_of_memory:
         return _host_memory()
-    if (found := _decisive(log, progressed=progressed, rows=rows)) is not None:
+    lines = re.split(r"[\r\n]+", log)
+    closes = closing(lines)
+    if (found := _decisive(lines, closes, progressed=progressed, rows=rows)) is not None:
         row, line = found
         if out_of_memory and row.role == "cascade":  # a worker that the kernel killed has no words of its own
             return dataclasses.replace(_host_memory(), root_line=line)
@@ -72,7 +69,7 @@ def classify(
             kind=kind, cause=row.cause, root_line=line, advice=row.advice, budget=row.budget, then=row.then,
             wait=asked_to_wait(line) if kind == "transient" else 0.0,
         )  # fmt: skip
-    return dataclasses.replace(_by_code(code, empty=not log.strip()), root_line=_last_line(log))
+    return dataclasses.replace(_by_code(code, empty=not log.strip()), root_line=quotable(lines, closes))
 
 
 def asked_to_wait(line: str) -> float:
@@ -97,12 +94,14 @@ def _own(number: int, pattern: Pattern) -> Row:
     return Row(pattern=compiled, kind=pattern.kind, cause=pattern.cause, advice=advice, own=True)
 
 
-def _decisive(log: str, *, progressed: bool, rows: Sequence[Row]) -> tuple[Row, str] | None:
+def _decisive(
+    lines: Sequence[str], closes: Sequence[bool], *, progressed: bool, rows: Sequence[Row]
+) -> tuple[Row, str] | None:
     """Give the row and line that decide: the earliest of the best rank."""
     best: tuple[int, Row, str] | None = None
     best_rank = -1 if any(row.own for row in rows) else 0
-    for raw in re.split(r"[\r\n]+", log):
-        found = _match(raw[:LONGEST], progressed=progressed, rows=rows)
+    for raw, closed in zip(lines, closes, strict=True):
+        found = _match(raw[:LONGEST], closed=closed, progressed=progressed, rows=rows)
         if found is None:
             continue
         rank = _rank(found, raw)
@@ -113,22 +112,19 @@ def _decisive(log: str, *, progressed: bool, rows: Sequence[Row]) -> tuple[Row, 
     return None if best is None else best[1:]
 
 
-def _match(line: str, *, progressed: bool, rows: Sequence[Row]) -> Row | None:
+def _match(line: str, *, closed: bool, progressed: bool, rows: Sequence[Row]) -> Row | None:
+    """Give the row that a line decides for; of what is said of an end, only a text that names a root counts."""
     if not line.strip():
         return None
-    advice = ADVICE.search(line) is not None
-    words = line[_indent(line) :]
+    advice = ADVICE.search(line)
+    said = line[: advice.start()] if advice else line  # what stands before the advice may be the failure itself
+    words = said[undecorated(said) :]
     for row in rows:
-        if (row.at_start and progressed) or (advice and not row.own):
+        if (row.at_start and progressed) or (closed and row.role != "root" and not row.own):
             continue
-        if row.pattern.search(words if row.role == "general" else line):
+        if row.pattern.search(line if row.own else words if row.role == "general" else said):
             return row
     return None
-
-
-def _indent(line: str) -> int:
-    match = DECORATION.match(line)
-    return match.end() if match else 0
 
 
 def _rank(row: Row, line: str) -> int:
@@ -161,12 +157,6 @@ def _by_code(code: int, *, empty: bool) -> Failure:
     if empty:
         return Failure(kind="transient", cause="no-output", advice="The attempt ended without a word.", budget=1)
     return Failure(kind="unknown", cause="unknown", advice="Nothing in the log is known; its end says what happened.")
-
-
-def _last_line(log: str) -> str | None:
-    """Give what was said last: the best word there is on a failure that nobody knows."""
-    end = log[-2 * LONGEST :].rstrip()
-    return re.split(r"[\r\n]", end)[-1][:LONGEST].strip() or None
 
 
 def _signal_name(number: int) -> str:

@@ -16,7 +16,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PAYLOAD = sorted((ROOT / "remote").rglob("*.py"))
 CONTROLLER = sorted((ROOT / "local").rglob("*.py"))
-SHARED = ("wire", "schema", "paths", "failures", "failure_table", "ranges", "masks", "torn")
+SHARED = ("wire", "schema", "paths", "failures", "failure_noise", "failure_table", "ranges", "masks", "torn")
 CARRIED = {"tenacity"}  # the bundle brings it along
 OURS = {"local", "remote"}
 LONGEST = 400
