@@ -31,8 +31,7 @@ def job_environment(
     job: Job, bundle: Bundle, *, secrets: Mapping[str, str] | None = None, marks: Mapping[str, str] | None = None
 ) -> dict[str, str]:
     """Give the environment of a process of the job: the session's basics, our defaults, the job's, the overlay."""
-    kept = {name: value for name in KEPT if (value := os.environ.get(name)) is not None}
-    merged = {**kept, **DEFAULTS, **job.env, **(secrets or {}), **(marks or {})}
+    merged = {**session({**DEFAULTS, **job.env}), **(secrets or {}), **(marks or {})}
     merged["PATH"] = _search_path(job, merged)
     merged["PYTHONPATH"] = ":".join(
         part for part in (str(bundle.overlay), str(bundle.payload), job.env.get("PYTHONPATH", "")) if part
@@ -40,6 +39,11 @@ def job_environment(
     # Bytecode goes to a cache of ours: the installed packages are never written to, and no process compiles them twice.
     merged["PYTHONPYCACHEPREFIX"] = str(bytecode.home(job.workdir))
     return merged
+
+
+def session(said: Mapping[str, str]) -> dict[str, str]:
+    """Give what the session brings along, with what is said about it."""
+    return {name: value for name in KEPT if (value := os.environ.get(name)) is not None} | dict(said)
 
 
 def _search_path(job: Job, environment: Mapping[str, str]) -> str:

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from remote.engines.defaults import gate_of
+from remote.environment import session
 from remote.gate import fingerprint
-from remote.host import commands, cuda, disk, gpu, packages
+from remote.host import commands, cuda, disk, folders, gpu, network, packages
 from remote.model import model_config
 from remote.schema import GpuFacts, HostFacts, PythonFacts, SourceFile
 
@@ -63,6 +64,7 @@ def answer(request: FactsRequest) -> HostFacts:
         basis=basis,
         architectures=_architectures(job),
         elsewhere=packages.elsewhere(found, sorted(found.packages)),
+        network=network.troubles(job.env) if job else {},
     )
 
 
@@ -133,7 +135,8 @@ def _python() -> PythonFacts:
 def _disks(job: Job | None) -> dict[str, Disk]:
     tried: dict[int, str] = {}
     places = {"output": job.output, "workdir": job.workdir} if job else {}
-    return {name: disk.disk(path, tried) for name, path in places.items()}
+    found = {name: disk.disk(path, tried) for name, path in places.items()}
+    return found | folders.found(session(job.env)) if job else found
 
 
 def _architectures(job: Job | None) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from remote import children, overlay, wire
 from remote.children import ChildCrashed
 from remote.gate.probe_child import ProbeChild, rehearses
+from remote.host import exhausted
 from remote.overlay import OverlayFailed
 from remote.paths import Workdir
 from remote.schema import Check, Finding, ProbeAnswer
@@ -125,7 +126,7 @@ def described(crash: ChildCrashed, module: str, deadline: float, *, level: str =
         rule, how = f"{level}-exit", f"the process ended itself with status {crash.code}"
     return Finding(
         rule=rule,
-        message=f"{during}: {how}",
+        message=f"{during}: {how}{exhausted.told(crash.output)}",
         callee=module or None,
         text=crash.output[-TOLD:].strip() or None,
     )

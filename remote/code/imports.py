@@ -12,6 +12,7 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from remote.host import exhausted
 from remote.schema import Finding
 
 if TYPE_CHECKING:
@@ -33,10 +34,10 @@ def load(name: str, modules: Collection[str], overlay: str) -> Finding | None:
 def failure(name: str, error: BaseException, modules: Collection[str], overlay: str) -> Finding:
     """Describe a failed import as a finding."""
     file, line, text = _place(error, modules, overlay)
-    said = str(error).strip() or "no message"
+    said = (str(error).strip() or "no message") + _because(error) + exhausted.told(_words(error))
     return Finding(
         rule=kebab(type(error).__name__),
-        message=f"{name} does not import: {type(error).__name__}: {said}{_because(error)}",
+        message=f"{name} does not import: {type(error).__name__}: {said}",
         file=file,
         line=line,
         column=len(text) - len(text.lstrip()) if text else None,
@@ -48,12 +49,21 @@ def failure(name: str, error: BaseException, modules: Collection[str], overlay: 
 
 def _because(error: BaseException) -> str:
     """Give what an exception came from in the first place, where it only passes that on."""
-    root, seen = error, {id(error)}
-    while root.__cause__ is not None and id(root.__cause__) not in seen:  # a chain may be a ring
-        root = root.__cause__
-        seen.add(id(root))
+    root = _causes(error)[-1]
     words = " ".join(str(root).split())[:CAUSE]
     return f", because of {type(root).__name__}: {words}" if root is not error and words not in str(error) else ""
+
+
+def _causes(error: BaseException) -> list[BaseException]:
+    """Give an exception and what it came from, latest first."""
+    found = [error]
+    while (cause := found[-1].__cause__) is not None and all(cause is not one for one in found):  # it may be a ring
+        found.append(cause)
+    return found
+
+
+def _words(error: BaseException) -> str:
+    return "\n".join(f"{type(one).__name__}: {one}" for one in _causes(error))
 
 
 def origin(name: str) -> str | None:

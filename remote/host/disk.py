@@ -13,10 +13,11 @@ from remote.host import trial
 from remote.schema import Disk
 
 
-def disk(path: str, tried: dict[int, str] | None = None) -> Disk:
+def disk(path: str, tried: dict[int, str] | None = None, *, ours: bool = True) -> Disk:
     """Tell the file system of a path, which need not exist yet; free is what we may use, not what root may.
 
-    `tried` keeps what was found to be lacking, by device: several paths on one need but one trial.
+    `tried` keeps what was found to be lacking, by device: several paths on one need but one trial, and none where a run
+    of ours writes nothing.
     """
     target = Path(path).expanduser()
     nearest = _nearest(target)
@@ -32,7 +33,7 @@ def disk(path: str, tried: dict[int, str] | None = None) -> Disk:
         inodes_free=room.f_favail if room.f_files else sys.maxsize,  # some file systems (btrfs) have no such limit
         writable=writable,
         exists=exists(path),
-        lacks=_lacks(nearest, {} if tried is None else tried) if writable else "",
+        lacks=_lacks(nearest, {} if tried is None else tried) if writable and ours else "",
         blocked=blocked,
     )
 

@@ -119,6 +119,11 @@ def own(error: BaseException) -> list[Trace]:
     return found
 
 
+def words(error: BaseException, told: str) -> str:
+    """Give all that an exception and what it came from say, after what was told of them."""
+    return "\n".join((told, *(f"{trace.kind}: {trace.words}" for trace in own(error))))
+
+
 def traces(text: str) -> Iterator[Trace]:
     """Read the tracebacks in what processes have printed, each process's lines by themselves."""
     lines: dict[str, list[str]] = {}

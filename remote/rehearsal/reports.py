@@ -5,10 +5,11 @@ from __future__ import annotations
 import ast
 import importlib
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from remote.code import imports
+from remote.code import imports, variables
 from remote.engines.base import EngineError
 from remote.rehearsal import blame, compare, prompts
 from remote.schema import Finding
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 BLOCK = 16
 SHOWN = 3
+LAST = 300  # characters of what was said last
 SHARED_LEAST = 8 << 20  # bytes in /dev/shm below which a worker that died is likely to have died of it
 
 
@@ -69,6 +71,14 @@ def hangs(stack: list[Frame], modules: Collection[str], overlay: str, *, during:
         line=frame.line if frame else None,
         text=frame.text if frame else None,
     )
+
+
+def silent(finding: Finding, said: str, job: Job) -> Finding:
+    """Add what was said last before the silence, and which variables of the job's it speaks of."""
+    last = next((line for line in reversed(said.splitlines()) if line.strip()), "")[:LAST].strip()
+    if not last:
+        return finding
+    return replace(finding, message=f"{finding.message}; last said: {last}{variables.told(last, job.env)}")
 
 
 def fault(error: Exception) -> Finding:

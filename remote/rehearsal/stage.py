@@ -21,6 +21,7 @@ from remote.code import variables
 from remote.engines import base
 from remote.engines.base import EngineError
 from remote.engines.defaults import gate_of
+from remote.host import exhausted
 from remote.paths import Workdir
 from remote.rehearsal import (
     blame,
@@ -92,7 +93,9 @@ class Rehearsal:
         found = replace(found, message=found.message + variables.told(found.message, self.job.env))
         if DIED in said:
             died = f"A worker process {DIED}: native code ended it{reports.shared_memory_left()}"
-            found = replace(found, message=f"{found.message}. {died}")
+            found = replace(found, message=f"{found.message}. {died}{exhausted.told(said)}")
+        else:
+            found = replace(found, message=found.message + exhausted.told(blame.words(error, found.message)))
         if isinstance(error, EngineError):
             found = replace(reports.entry(self.modules, self.overlay), rule="rehearsal-rows", message=found.message)
         return found
@@ -128,7 +131,8 @@ def check(
     rehearsal = Rehearsal(job=job, modules=modules, overlay=overlay, scratch=scratch)
 
     def time_is_up(stack: list[Frame]) -> None:
-        rehearsal.findings.append(reports.hangs(stack, rehearsal.modules, overlay, during=rehearsal.during, most=most))
+        found = reports.hangs(stack, rehearsal.modules, overlay, during=rehearsal.during, most=most)
+        rehearsal.findings.append(reports.silent(found, rehearsal.said.text(), rehearsal.job))
         forget_shared_memory()
         give_up(rehearsal.check())
 

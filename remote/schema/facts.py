@@ -174,3 +174,4 @@ class HostFacts:
     basis: dict[str, str] = field(default_factory=dict)
     architectures: tuple[str, ...] = ()  # that the model's configuration names, those of its text model last
     elsewhere: dict[str, str] = field(default_factory=dict)  # packages that stand before the installed ones: folder
+    network: dict[str, str] = field(default_factory=dict)  # variables that name where processes meet: what is wrong

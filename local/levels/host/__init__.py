@@ -1,7 +1,8 @@
 """Level `host`: what the host is and has, held against what the job needs. Pure.
 
 `gpus` judges the cards, `health` whether they will last (`xids`: what the driver wrote of them), `cuda` driver, torch
-and toolkit, `machine` all around them.
+and toolkit, `machine` all around them, `folders` and
+`network` what its processes take for granted.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from local.levels.decide import check
-from local.levels.host import cuda, gpus, health, machine
+from local.levels.host import cuda, folders, gpus, health, machine, network
 from local.patches import known_as
 from remote.schema import Finding
 
@@ -35,6 +36,8 @@ def decide(facts: HostFacts, job: Job, *, expected: int | None = None, secrets: 
         findings += health.findings(facts.gpu, gpus.used(seen, job))
     findings += cuda.findings(facts, job, gpus.used(seen, job))
     findings += machine.findings(facts, job)
+    findings += folders.findings(facts, job)
+    findings += network.findings(facts, job)
     findings += machine.secrets(job, secrets)
     return check("host", findings, _summary(facts, versions, job))
 
