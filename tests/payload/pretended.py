@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 TORCH = Path(__file__).parents[1] / "chaos" / "standin" / "torch.py"
 POISON = 666  # a token that no prompt may have
 GENERATOR = f"""
-import os, time
+import os, signal, time
 from types import SimpleNamespace
 import torch
 
@@ -28,9 +28,20 @@ class VllmHiddenStatesGenerator:
         if os.environ.get("MEMORY_AT_LOAD"):
             raise RuntimeError("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 9 GiB")
 
+        self.batches, self.wished = 0, False
+        if os.environ.get("HOLDS"):  # this batch, until the attempt has been told to stop
+            handler = signal.getsignal(signal.SIGTERM)
+            def wish(*of):
+                self.wished = True
+                handler(*of)
+            signal.signal(signal.SIGTERM, wish)
+
     def generate(self, prompts):
+        self.batches += 1
         time.sleep(float(os.environ.get("SECONDS_EACH", "0")))
         print("BATCH", len(prompts), flush=True)
+        while str(self.batches) == os.environ.get("HOLDS") and not self.wished:
+            time.sleep(0.01)
         if any({POISON} in prompt for prompt in prompts):
             raise ValueError("this prompt cannot be")
         if len(prompts) > int(os.environ.get("MEMORY", "99")):

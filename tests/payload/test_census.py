@@ -65,7 +65,7 @@ def test_another_dataset_is_another_and_nothing_of_it_stands(lab: Lab) -> None:
 
 
 def test_a_living_run_is_told_with_its_shard(lab: Lab) -> None:
-    work = job(lab, PROMPTS, env={"SECONDS_EACH": "60"})
+    work = job(lab, PROMPTS, env={"SECONDS_EACH": "600"})
     run = lab.run(lab.launch(work, shard="3-7").run or "")
     until(lambda: Path(run.log).exists() and "loaded" in Path(run.log).read_text(), "the load")
     seen = census(lab, work)

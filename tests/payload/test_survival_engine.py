@@ -14,7 +14,7 @@ import pytest
 
 from remote.schema import Retry, Samples, VerifyAnswer, VerifyRequest
 from tests.payload.pretended import POISON, job
-from tests.running import until
+from tests.running import PATIENCE, until
 
 if TYPE_CHECKING:
     from remote.paths import Run
@@ -212,18 +212,18 @@ def test_another_model_is_refused_with_a_remedy_and_nothing_is_touched(lab: Lab,
 
 
 def test_a_stop_lets_the_batch_in_hand_be_written_and_extract_does_the_rest(lab: Lab) -> None:
-    work = job(lab, PROMPTS, env={"SECONDS_EACH": "0.6"}, batch_size=4)
+    work = job(lab, PROMPTS, env={"HOLDS": "2"}, batch_size=4)
     answer = lab.launch(work)
     run = lab.run(answer.run or "")
     until(lambda: batches(run)[1:], "the second batch in hand")
-    assert lab.stop(run.id, grace=20.0).outcome == "stopped"
+    assert lab.stop(run.id, grace=PATIENCE).outcome == "stopped"
     ended = lab.ended(run)
     assert (ended.phase, ended.code) == ("stopped", 143)
     begun = sum(batches(run))
-    assert ended.samples.done == begun
+    assert (ended.samples.done, begun) == (8, 8)
     assert {path.name for path in lab.output.glob("*.pt")} == {f"data_{index}.pt" for index in range(begun)}
     found = verify(lab, work)
     assert (found.valid, found.damaged) == (begun, 0)
-    again = extract(lab, dataclasses.replace(work, env={**work.env, "SECONDS_EACH": "0"}))
+    again = extract(lab, dataclasses.replace(work, env={**work.env, "HOLDS": ""}))
     assert sum(batches(again)) == len(PROMPTS) - begun
     assert verify(lab, work).valid == len(PROMPTS)
