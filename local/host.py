@@ -103,11 +103,11 @@ class Host:
         stdin = b""
         if question is not None:
             words, stdin, deadline = (*words, question.bundle), _document(question), RECALL
-        before = time.time()
+        before, began = time.time(), time.monotonic()
         reached = self._understand(self._bootstrap(*words, stdin=stdin, deadline=deadline), Reached)
         if too_old(reached.python_version):
             raise old(self._python, reached.python_version, where=self.name)
-        self._reached = replace(reached, asked=(before + time.time() - reached.took) / 2)
+        self._reached = replace(reached, asked=before + (time.monotonic() - began - reached.took) / 2)
         self._bundles = set(reached.bundles)
         self._look = _Look(reached=self._reached, question=question, at=time.monotonic())
         return self._reached

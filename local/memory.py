@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from local import bundle, folders, surface
+from local import bundle, folders, pruning, surface
 from remote import wire
 from remote.engines.defaults import gate_of
 from remote.schema import RecallRequest
@@ -98,9 +98,7 @@ def keep(context: Context, *, home: str, passed: bool, choice: Collection[str] =
     with tempfile.NamedTemporaryFile("w", dir=path.parent, encoding="utf-8", delete=False) as file:
         json.dump(hint, file)
     Path(file.name).replace(path)
-    aged = sorted(path.parent.iterdir(), key=lambda each: each.stat().st_mtime, reverse=True)
-    for old in aged[KEPT:]:
-        old.unlink(missing_ok=True)
+    pruning.keep_newest(KEPT, path)
 
 
 def filled(facts: HostFacts, texts: Mapping[str, str]) -> HostFacts | None:

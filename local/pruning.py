@@ -44,6 +44,13 @@ def prune(folder: Path, entries: Collection[Path], *, now: float | None = None) 
     return gone
 
 
+def keep_newest(count: int, written: Path) -> None:
+    """Remove the oldest files beside one that was just written, which stays: the clock may have been set back since."""
+    others = [entry for entry in written.parent.iterdir() if entry != written]
+    for old in sorted(others, key=_used, reverse=True)[count - 1 :]:
+        old.unlink(missing_ok=True)
+
+
 def _used(entry: Path) -> float:
     with contextlib.suppress(OSError):
         return entry.stat().st_mtime

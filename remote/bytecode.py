@@ -42,13 +42,17 @@ def drop_damaged(workdir: str) -> int:
 
 
 def _looked(stamp: Path) -> float:
-    """Give the time of the last look, by the file system's own clock, and begin a new one."""
+    """Give the time of the last look, by the file system's own clock, and begin a new one.
+
+    Where that clock was set back since, what changed since is older than the last look: all is looked at then.
+    """
     try:
         before = stamp.stat().st_mtime
     except OSError:
         before = 0.0
     with contextlib.suppress(OSError):  # no cache yet, or no room: the next look sees everything again
         stamp.touch(mode=0o600)
+        return before if before <= stamp.stat().st_mtime else 0.0
     return before
 
 

@@ -281,10 +281,10 @@ def main(arguments: Any) -> int:
     verb, workdir = arguments[0], os.path.abspath(os.path.expanduser(arguments[1]))  # noqa: PTH100, PTH111
     if verb == "reach":
         answer = reach(workdir)
-        began = time.time()
+        began = time.monotonic()
         if len(arguments) > 2:  # noqa: PLR2004
             answer["recalled"] = recall(workdir, arguments[2], sys.stdin.buffer.read())
-        answer["took"] = time.time() - began
+        answer["took"] = time.monotonic() - began
     else:
         answer = install(workdir, arguments[2], arguments[3], sys.stdin.buffer.read())
     body = json.dumps({"schema": 1, **answer}).encode()

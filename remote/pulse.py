@@ -72,7 +72,7 @@ def last_line(run: Run) -> str:
             first = max(logfile.start(run), size - LINE)
             file.seek(first)
             data = file.read(LINE)
-            quiet = time.time() - os.fstat(file.fileno()).st_mtime > QUIET
+            quiet = abs(time.time() - os.fstat(file.fileno()).st_mtime) > QUIET  # a clock may go back
     except OSError:
         return ""
     text = data.replace(b"\r", b"\n")

@@ -61,14 +61,15 @@ def judge(snapshot: Snapshot, *, now: float) -> tuple[str, str | None]:
     if snapshot.state is None:
         return "starting", None
     silent = now - snapshot.state.heartbeat
-    return snapshot.state.phase, snapshot.state.cause if silent <= STALE else _why_silent(snapshot, silent)
+    return snapshot.state.phase, snapshot.state.cause if abs(silent) <= STALE else _why_silent(snapshot, silent)
 
 
 def _why_silent(snapshot: Snapshot, seconds: float) -> str:
     full = room.full([snapshot.run.root])
     if full is not None:
         return f"disk full: {full}; the supervisor cannot write down how the run goes on"
-    return f"the supervisor lives but has not been heard of for {seconds:.0f} s"
+    since = f"for {seconds:.0f} s" if seconds > 0 else "since the host's clock was set back"
+    return f"the supervisor lives but has not been heard of {since}"
 
 
 def _size(path: Path) -> int:

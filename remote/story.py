@@ -16,6 +16,7 @@ from remote.run import events, excerpts, runs, thinning
 from remote.schema import Story, StoryAnswer, StoryRequest, Written
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Iterator
 
     from remote.paths import Run
@@ -94,18 +95,21 @@ def _refused(workdir: str, seen: Snapshot) -> tuple[Verdict, ...]:
     """Give the failing verdicts on the run's job between the run of that job before it and its own start."""
     if seen.request is None:
         return ()
-    name, until = seen.request.job.name, runs.begun(seen.run.id)
+    name, until = seen.request.job.name, _written_at(seen.run.job)
     earlier = [run for run in runs.folders(workdir) if run.id < seen.run.id]
-    since = next((runs.begun(run.id) for run in earlier if _job_of(run) == name), 0.0)
+    since = next((_written_at(run.job) for run in earlier if _job_of(run) == name), 0.0)
     folder = Path(Workdir(PurePosixPath(workdir)).verdicts)
     stems = [path.stem for path in folder.glob("*.json") if verdict.FINGERPRINT.fullmatch(path.stem)]
-    found = [one for stem in stems if (one := verdict.read(folder, stem)) is not None]
-    refused = [
-        one
-        for one in found
-        if one.verdict == "fail" and one.basis.get("job") == name and since < one.decided <= until + 1
-    ]
-    return tuple(sorted(refused, key=lambda one: one.decided)[-REFUSED:])
+    aged = sorted((when, stem) for stem in stems if since < (when := _written_at(folder / f"{stem}.json")) <= until)
+    found = [one for _, stem in aged if (one := verdict.read(folder, stem)) is not None]
+    return tuple([one for one in found if one.verdict == "fail" and one.basis.get("job") == name][-REFUSED:])
+
+
+def _written_at(path: os.PathLike[str]) -> float:
+    """Give when a file was written, by this host's clock: a verdict's own time is that of a laptop."""
+    with contextlib.suppress(OSError):
+        return Path(path).stat().st_mtime
+    return 0.0
 
 
 def _job_of(run: Run) -> str | None:

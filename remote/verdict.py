@@ -42,10 +42,11 @@ def known(request: VerdictRequest, present: str) -> VerdictAnswer:
 
 
 def store(folder: Path, verdict: Verdict) -> None:
-    """Write one verdict whole, for its owner only; forget the oldest beyond those we keep."""
+    """Write one verdict whole, for its owner only; forget the oldest of the others beyond those we keep."""
     folder.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
     files.replace(_path(folder, verdict.fingerprint), wire.dumps(verdict).encode())
-    for path in _newest_first(folder)[KEPT:]:
+    others = [path for path in _newest_first(folder) if path.stem != verdict.fingerprint]
+    for path in others[KEPT - 1 :]:
         path.unlink(missing_ok=True)
 
 

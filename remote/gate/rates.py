@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from remote import files, wire
 from remote.gate.estimate import Rates
+from remote.run import runs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -24,10 +25,10 @@ LEAST = 5.0  # seconds of extracting that make a rate worth having
 def measured(job: Job, weights: int) -> Rates:
     """Give the rates of the newest runs of the same model, width and device; None for what no run has shown."""
     load = tokens = None
-    for run in _newest(Path(job.workdir).expanduser() / "runs", "*"):
-        if not _alike(run / "job.json", job):
+    for run in runs.folders(str(Path(job.workdir).expanduser()))[:LOOKED_AT]:
+        if not _alike(Path(run.job), job):
             continue
-        seconds, rate = times(_events(run / "events.jsonl"))
+        seconds, rate = times(_events(Path(run.events)))
         load = load or (weights / seconds if seconds else None)
         tokens = tokens or rate
         if load and tokens:
@@ -69,7 +70,7 @@ def rehearsed(checks: Any, job: Job) -> float | None:
 
 
 def _rehearsed(job: Job) -> float | None:
-    for verdict in _newest(Path(job.workdir).expanduser() / "verdicts", "*.json"):
+    for verdict in _newest_verdicts(Path(job.workdir).expanduser() / "verdicts"):
         try:
             checks = wire.parse(files.read(verdict).decode("utf-8"))["checks"]
         except (OSError, ValueError, KeyError, TypeError):
@@ -79,9 +80,9 @@ def _rehearsed(job: Job) -> float | None:
     return None
 
 
-def _newest(folder: Path, pattern: str) -> list[Path]:
+def _newest_verdicts(folder: Path) -> list[Path]:
     try:
-        found = [(entry.stat().st_mtime, entry) for entry in folder.glob(pattern)]
+        found = [(entry.stat().st_mtime, entry) for entry in folder.glob("*.json")]
     except OSError:
         return []
     return [entry for _, entry in sorted(found, reverse=True)[:LOOKED_AT]]

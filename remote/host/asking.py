@@ -56,7 +56,7 @@ class Question:
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             with self._taken() as lock:
-                if lock is None or (fresh and time.time() - self._settled() < fresh):
+                if lock is None or (fresh and abs(time.time() - self._settled()) < fresh):  # a clock may go back
                     return None
                 return self._start(lock)
         except FileNotFoundError:

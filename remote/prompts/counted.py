@@ -95,8 +95,9 @@ def _keep(file: Path, counted: Counted) -> None:
     with contextlib.suppress(OSError):
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         files.replace(PurePosixPath(file), json.dumps(head).encode() + b"\n" + body)
-        kept = sorted(file.parent.glob("*.counted"), key=lambda one: one.stat().st_mtime, reverse=True)
-        for old in kept[KEPT:]:
+        others = [one for one in file.parent.glob("*.counted") if one != file]
+        others.sort(key=lambda one: one.stat().st_mtime, reverse=True)
+        for old in others[KEPT - 1 :]:
             old.unlink()
 
 

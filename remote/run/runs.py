@@ -142,7 +142,7 @@ def _held_by_another(output: Output, run: Run) -> bool:
 
 def _older(run: Run, seconds: float) -> bool:
     try:
-        return time.time() - Path(run.root).stat().st_mtime > seconds
+        return abs(time.time() - Path(run.root).stat().st_mtime) > seconds  # the clock may have been set back since
     except FileNotFoundError:
         return False
 

@@ -116,6 +116,21 @@ def test_a_fresh_answer_is_not_asked_for_again(tmp_path: Path) -> None:
     reaped(again)
 
 
+def test_an_answer_of_before_the_clock_was_set_back_is_not_fresh(tmp_path: Path) -> None:
+    question = Question(tmp_path / "asked", "q", ["echo", "yes"])
+    pid = question.ask()
+    assert pid is not None
+    until(question.idle)
+    reaped(pid)
+    ahead = time.time() + 3600
+    os.utime(tmp_path / "asked" / "q.answer", (ahead, ahead))
+    again = question.ask(fresh=60)
+    assert again is not None
+    reaped(again)
+    until(question.idle)
+    assert question.ask(fresh=60) is None
+
+
 @pytest.mark.parametrize(("words", "said"), [(["no-such-program"], "not installed"), (["/etc/passwd"], "failed")])
 def test_a_program_that_cannot_be_started_is_told(tmp_path: Path, words: list[str], said: str) -> None:
     question = Question(tmp_path / "asked", "q", words)

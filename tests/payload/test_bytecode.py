@@ -69,6 +69,16 @@ def test_folders_in_which_nothing_changed_are_not_read_again(tmp_path: Path) -> 
     assert bytecode.drop_damaged(str(tmp_path)) == 0
 
 
+def test_what_came_after_the_clock_was_set_back_is_looked_at(tmp_path: Path) -> None:
+    bad = cached(tmp_path, "bad")
+    assert bytecode.drop_damaged(str(tmp_path)) == 0
+    ahead = bad.parent.stat().st_mtime + 3600
+    os.utime(Path(bytecode.home(str(tmp_path))).with_name("pycache.looked"), (ahead, ahead))
+    bad.unlink()
+    cached(tmp_path, "bad").write_bytes(b"half")
+    assert bytecode.drop_damaged(str(tmp_path)) == 1
+
+
 def test_the_bytecode_of_another_python_is_left_to_it(tmp_path: Path) -> None:
     other = cached(tmp_path, "other")
     other.write_bytes(b"\x01\x02\r\n" + other.read_bytes()[4:200])

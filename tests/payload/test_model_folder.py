@@ -135,7 +135,10 @@ def test_leftovers_of_a_download_are_seen(folder: Path, name: str) -> None:
     assert name in finding.message
 
 
-def test_a_file_that_grows_while_we_look_is_seen(folder: Path) -> None:
+@pytest.mark.parametrize("ahead", [0.0, 600.0], ids=["of now", "by the clock of another machine"])
+def test_a_file_that_grows_while_we_look_is_seen(folder: Path, ahead: float) -> None:
+    for path in folder.iterdir():
+        os.utime(path, (1.0, 1.0))
     shard = folder / "model-00002-of-00002.safetensors"
 
     def grow(_seconds: float) -> None:
@@ -143,6 +146,8 @@ def test_a_file_that_grows_while_we_look_is_seen(folder: Path) -> None:
             file.write(b"x")
 
     grow(0)
+    now = shard.stat().st_mtime
+    os.utime(shard, (now + ahead, now + ahead))
     found = model_checks.judge(model_folder.read(folder, wait=grow))
     assert [finding.rule for finding in found] == ["model-growing"]
     assert found[0].file == str(shard)

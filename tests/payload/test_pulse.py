@@ -145,10 +145,11 @@ def test_the_last_whole_line(lab: Lab, log: bytes, line: str) -> None:
     assert pulse.last_line(run) == line
 
 
-def test_a_line_that_its_writer_leaves_without_end_is_shown_at_last(lab: Lab) -> None:
+@pytest.mark.parametrize("changed", [0, 2**33], ids=["long ago", "before the clock was set back"])
+def test_a_line_that_its_writer_leaves_without_end_is_shown_at_last(lab: Lab, changed: int) -> None:
     run = lab_run(lab)
     Path(run.log).write_bytes(b"one\nnow it waits")
-    os.utime(run.log, (0, 0))
+    os.utime(run.log, (changed, changed))
     assert pulse.last_line(run) == "now it waits"
 
 

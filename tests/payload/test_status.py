@@ -63,6 +63,12 @@ def test_a_silent_supervisor_is_worth_a_word(run: Run, state: State) -> None:
     assert "has not been heard of" in (phase(run)[1] or "")
 
 
+def test_a_supervisor_that_is_silent_since_the_clock_was_set_back_is_worth_a_word(run: Run, state: State) -> None:
+    write(run, dataclasses.replace(state, heartbeat=state.heartbeat + 3600))
+    assert phase(run)[0] == "extracting"
+    assert "has not been heard of since the host's clock was set back" in (phase(run)[1] or "")
+
+
 def test_a_pid_that_somebody_else_has_now_is_lost(run: Run, state: State) -> None:
     write(run, dataclasses.replace(state, pid_started=state.pid_started - 1))
     assert phase(run)[0] == "lost"
@@ -159,9 +165,10 @@ def test_where_the_lock_cannot_tell_the_age_does(run: Run, launching: Launching)
     assert phase(run) == ("lost", runs.NEVER)
 
 
-def test_a_folder_without_anything_is_not_starting_for_long(run: Run) -> None:
+@pytest.mark.parametrize("age", [runs.EMPTY + 1, -3600.0], ids=["old", "of before the clock was set back"])
+def test_a_folder_without_anything_is_not_starting_for_long(run: Run, age: float) -> None:
     assert phase(run) == ("starting", None)
-    aged(run, runs.EMPTY + 1)
+    aged(run, age)
     assert phase(run) == ("lost", runs.NEVER)
 
 

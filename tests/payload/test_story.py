@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import time
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
@@ -53,6 +54,7 @@ class Place:
         made = Job(name=job, engine="x", python="/p", workdir=str(self.root), output=str(self.root / "out"))
         request = LaunchRequest(job=made, bundle="b", fingerprint=fingerprint, secrets={"TOKEN": "hf_secret"})
         Path(run.job).write_text(wire.dumps(request))
+        os.utime(run.job, (runs.begun(run.id), runs.begun(run.id)))
         return run
 
     def ended(self, run: Run, **changes: Any) -> None:
@@ -60,14 +62,17 @@ class Place:
             wire.dumps(Exit(**{"phase": "done", "code": 0, "ended": 9.0, "attempts": 1, **changes}))
         )
 
-    def verdict(self, fingerprint: str, decided: float, *, verdict: str = "fail", job: str = "j") -> None:
+    def verdict(
+        self, fingerprint: str, stored: float, *, verdict: str = "fail", job: str = "j", skew: float = 0.0
+    ) -> None:
         file = Path(Workdir(PurePosixPath(self.root)).verdict(fingerprint))
         file.parent.mkdir(exist_ok=True)
         made = Verdict(
-            fingerprint=fingerprint, bundle="b", verdict=verdict, level="static", decided=decided, checks=(),
+            fingerprint=fingerprint, bundle="b", verdict=verdict, level="static", decided=stored + skew, checks=(),
             basis={"job": job},
         )  # fmt: skip
         file.write_text(wire.dumps(made))
+        os.utime(file, (stored, stored))
 
     def story(self, run: Run | None = None, **changes: Any) -> Story:
         request = StoryRequest(workdir=str(self.root), run=run.id if run else None, **changes)
@@ -186,16 +191,18 @@ def test_excerpts_hold_no_half_lines_which_may_be_half_secrets(place: Place) -> 
     assert around.lines == ("root", "x" * excerpts.LONGEST + "…")
 
 
-def test_verdicts_between_the_run_before_and_this_one_are_what_was_refused(place: Place) -> None:
+@pytest.mark.parametrize("skew", [0.0, 3600.0, -3600.0])
+def test_verdicts_between_the_run_before_and_this_one_are_what_was_refused(place: Place, skew: float) -> None:
+    """Whatever the clock of the laptop says that has decided."""
     place.run(1)
     place.run(2, job="other")
     run = place.run(30)
     start = runs.begun(run.id)
     place.verdict("ab" * 32, start - 1, verdict="pass")
-    place.verdict("01" * 32, start - 5)
-    place.verdict("02" * 32, start - 10)
-    place.verdict("03" * 32, start - 60)  # before the run before this one
-    place.verdict("04" * 32, start + 60)
+    place.verdict("01" * 32, start - 5, skew=skew)
+    place.verdict("02" * 32, start - 10, skew=skew)
+    place.verdict("03" * 32, start - 60, skew=skew)  # before the run before this one
+    place.verdict("04" * 32, start + 60, skew=skew)
     place.verdict("05" * 32, start - 5, job="other")
     told = place.story(run)
     assert told.verdict is not None

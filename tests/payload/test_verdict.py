@@ -112,6 +112,16 @@ def test_a_fingerprint_names_no_other_place(tmp_path: Path, name: str) -> None:
     assert list(tmp_path.rglob("*.json")) == []
 
 
+def test_the_verdict_just_stored_stays_also_when_the_clock_was_set_back(tmp_path: Path) -> None:
+    for number in range(verdict.KEPT):
+        verdict.store(tmp_path, replace(PASS, fingerprint=f"{number:064x}"))
+        os.utime(tmp_path / f"{number:064x}.json", (2**33 + number, 2**33 + number))
+    verdict.store(tmp_path, PASS)
+    assert verdict.read(tmp_path, PASS.fingerprint) == PASS
+    assert len(list(tmp_path.iterdir())) == verdict.KEPT
+    assert not (tmp_path / f"{0:064x}.json").exists()
+
+
 def test_the_oldest_verdicts_make_room(tmp_path: Path) -> None:
     for number in range(verdict.KEPT + 5):
         verdict.store(tmp_path, replace(PASS, fingerprint=f"{number:064x}"))

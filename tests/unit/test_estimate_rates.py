@@ -1,6 +1,7 @@
 """Rates from the events of earlier runs."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -43,8 +44,11 @@ def test_times_of_a_run(events: list[dict[str, object]], expected: tuple[float |
     assert rates.times(events) == expected
 
 
+NAMES = {"other": 1, "wider": 2, "torn": 3, "empty": 4, "one": 5, "two": 6, "older": 7, "newer": 8}
+
+
 def _write(job: Job, name: str, events: bytes, **changes: object) -> None:
-    run = Path(job.workdir) / "runs" / name
+    run = Path(job.workdir) / "runs" / f"20260101-0000{NAMES[name]:02d}-abcd"
     run.mkdir(parents=True)
     said = {"model": job.model, "engine": job.engine, "tensor_parallel": 1, "device": "cuda", **changes}
     (run / "job.json").write_text(json.dumps({"job": said}))
@@ -60,7 +64,7 @@ def test_only_runs_alike_count_and_torn_files_are_passed_over(tmp_path: Path) ->
     assert rates.measured(job, 1000) == Rates()
     _write(job, "torn", good + b'{"time": 9\n[]\n\xff\n')
     assert rates.measured(job, 1000) == Rates(load=20.0, tokens=500.0)
-    (tmp_path / "runs" / "empty").mkdir()
+    (tmp_path / "runs" / f"20260101-0000{NAMES['empty']:02d}-abcd").mkdir()
     assert rates.measured(job, 1000) == Rates(load=20.0, tokens=500.0)
 
 
@@ -105,4 +109,13 @@ def test_a_run_outweighs_a_rehearsal_and_damaged_verdicts_are_passed_over(tmp_pa
     _write(job, "one", b"".join(json.dumps(event).encode() + b"\n" for event in RUN), device="cpu")
     assert rates.measured(job, 1000).shown_by == "rehearsal", "of another device"
     _write(job, "two", b"".join(json.dumps(event).encode() + b"\n" for event in RUN), device=job.device)
+    assert rates.measured(job, 1000) == Rates(load=20.0, tokens=500.0)
+
+
+def test_the_run_begun_last_counts_whatever_the_clock_says(tmp_path: Path) -> None:
+    job = Job(name="j", engine="speculators", python="p", workdir=str(tmp_path), output="o", model="/m")
+    slow = [_at(100, LOADING), _at(200, EXTRACTING), _progress(201, 1000), _progress(211, 2000)]
+    for name, events, changed in (("older", slow, 2**33), ("newer", RUN, 1)):
+        _write(job, name, b"".join(json.dumps(event).encode() + b"\n" for event in events))
+        os.utime(tmp_path / "runs" / f"20260101-0000{NAMES[name]:02d}-abcd", (changed, changed))
     assert rates.measured(job, 1000) == Rates(load=20.0, tokens=500.0)

@@ -83,3 +83,13 @@ def test_ruins_of_killed_processes_are_swept(tmp_path: Path) -> None:
         os.utime(tmp_path / name, (NOW - age, NOW - age))
     prune(tmp_path, [], now=NOW)
     assert sorted(path.name for path in tmp_path.iterdir()) == [".unpack-c", "hosts"]
+
+
+def test_the_newest_files_stay_and_the_one_just_written_whatever_the_clock_says(tmp_path: Path) -> None:
+    for number in range(5):
+        (tmp_path / str(number)).touch()
+        os.utime(tmp_path / str(number), (2**33 + number, 2**33 + number))
+    written = tmp_path / "written"
+    written.touch()
+    pruning.keep_newest(3, written)
+    assert {path.name for path in tmp_path.iterdir()} == {"written", "4", "3"}
