@@ -9,7 +9,15 @@ from __future__ import annotations
 import contextlib
 import importlib
 import threading
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+# One load at a time: a package and a module of it that are loaded by two threads at once can wait for each other, and
+# Python ends one of them. Nobody opens a room while a module of ours is being loaded, so who waits here holds none.
+_ALONE = threading.RLock()
+_THERE: set[str] = set()  # what is loaded is waited for no more
 
 
 class Room:
@@ -24,7 +32,7 @@ class Room:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):  # whoever looks for protocols must not load it
             raise AttributeError(name)
-        return getattr(importlib.import_module(self._module), name)
+        return getattr(_loaded(self._module), name)
 
 
 class Door(Room):
@@ -35,7 +43,7 @@ class Door(Room):
             raise AttributeError(name)
 
         def enter(*arguments: Any, **options: Any) -> Any:
-            return getattr(importlib.import_module(self._module), name)(*arguments, **options)
+            return getattr(_loaded(self._module), name)(*arguments, **options)
 
         return enter
 
@@ -46,8 +54,17 @@ def load(*modules: str) -> threading.Thread:
     def read() -> None:
         with contextlib.suppress(Exception):  # whoever needs it meets the same, and tells
             for module in modules:
-                importlib.import_module(module)
+                _loaded(module)
 
     thread = threading.Thread(target=read, name="load", daemon=True)
     thread.start()
     return thread
+
+
+def _loaded(module: str) -> ModuleType:
+    if module in _THERE:
+        return importlib.import_module(module)
+    with _ALONE:
+        found = importlib.import_module(module)
+        _THERE.add(module)
+        return found

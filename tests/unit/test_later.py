@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -59,3 +60,72 @@ def test_a_module_that_does_not_load_is_met_by_who_needs_it() -> None:
     load("there.is.no.such.module").join()
     with pytest.raises(ModuleNotFoundError):
         _ = Room("there.is.no.such.module").anything
+
+
+# One thread makes a package that imports a module of its own, another one wants that module by its name meanwhile: each
+# waits for the other then, and Python ends one of them. A slow loader stands in for a busy machine.
+CROSSED = """
+import importlib.machinery, importlib.util, sys, threading, time
+from local import later
+
+making, failed = threading.Event(), []
+
+class Slow(importlib.machinery.SourceFileLoader):
+    def create_module(self, spec):
+        making.set()
+        time.sleep(0.5)
+
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == "crossed":
+            found = importlib.machinery.PathFinder.find_spec(name, path)
+            return importlib.util.spec_from_file_location(name, found.origin, loader=Slow(name, found.origin))
+
+def opened(room):
+    try:
+        getattr(later.Room(room), "there")
+    except BaseException as error:
+        failed.append(repr(error))
+
+sys.meta_path.insert(0, Finder())
+threads = [threading.Thread(target=opened, args=[room]) for room in ("crossed", "crossed.part")]
+threads[0].start()
+making.wait()
+threads[1].start()
+for thread in threads:
+    thread.join()
+print(failed)
+"""
+
+
+def test_a_package_and_a_module_of_it_may_be_loaded_at_once(tmp_path: Path) -> None:
+    (tmp_path / "crossed").mkdir()
+    (tmp_path / "crossed" / "__init__.py").write_text("from crossed.part import there\n")
+    (tmp_path / "crossed" / "part.py").write_text("there = 1\n")
+    done = subprocess.run(
+        [sys.executable, "-c", CROSSED],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": f"{ROOT}:{tmp_path}"},
+        timeout=60,
+    )
+    assert done.stdout == "[]\n"
+
+
+def test_no_room_is_opened_by_a_module_that_is_being_loaded() -> None:
+    """Who loads a module holds it, and must not wait for another one that is loaded elsewhere."""
+    program = """
+import importlib, pkgutil
+import local
+from local import later
+
+def opened(self, name):
+    raise AttributeError(name) if name.startswith("__") else SystemExit(f"{self!r} is opened for {name}")
+
+later.Room.__getattr__ = later.Door.__getattr__ = opened
+for module in pkgutil.walk_packages(local.__path__, "local."):
+    importlib.import_module(module.name)
+"""
+    assert "local.gate" in loaded(program)
