@@ -6,6 +6,7 @@ import http.server
 import json
 import threading
 import time
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -147,13 +148,19 @@ def test_where_no_note_can_be_made_it_is_told(tmp_path: Path, monkeypatch: pytes
     [
         ('echo "$PRUDENT_GATE_RUN"; echo oh >&2', "", "$(touch x)\noh\n"),
         ("exit 7", "exit code 7", ""),
-        ("echo a; exec sleep 71", "was ended: it took more than 0.5 s", "a\n"),
-        ("sleep 72 & echo b; wait", "was ended: it took more than 0.5 s", "b\n"),
+        ('echo a; touch "$MARK"; exec sleep 71', "was ended: it took more than 0.5 s", "a\n"),
+        ('sleep 72 & echo b; touch "$MARK"; wait', "was ended: it took more than 0.5 s", "b\n"),
         ("kill -9 $$", "exit code -9", ""),
     ],
 )
-def test_a_command_on_the_laptop(text: str, wrong: str, words: str) -> None:
-    assert doing.command(text, {"PRUDENT_GATE_RUN": "$(touch x)"}, lambda: False, 0.5) == (wrong, words)
+def test_a_command_on_the_laptop(
+    text: str, wrong: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mark = tmp_path / "said"
+    clock = SimpleNamespace(monotonic=lambda: float(mark.exists()), sleep=time.sleep)  # late once it has said its words
+    monkeypatch.setattr(doing, "time", clock)
+    variables = {"PRUDENT_GATE_RUN": "$(touch x)", "MARK": str(mark)}
+    assert doing.command(text, variables, lambda: False, 0.5) == (wrong, words)
 
 
 def test_a_command_nobody_waits_for_any_more_is_ended() -> None:

@@ -81,7 +81,7 @@ def test_a_log_that_is_looked_at_from_the_middle_begins_with_no_half_of_a_secret
 @pytest.mark.parametrize("start", ["\x1b]", "\x9d", "\x1b", "\x1b[", "\x1bP", "\x90", "\x1b[0", "\x00"])
 def test_a_text_of_nothing_but_starts_of_commands_is_read_in_no_time(start: str) -> None:
     text = start * 50_000
-    began = time.monotonic()
+    began = time.process_time()
     assert not clean(text).strip("0\N{REPLACEMENT CHARACTER}")
     assert masks.mask(text, [SECRET]) == text
-    assert time.monotonic() - began < 5.0  # it was half a minute once
+    assert time.process_time() - began < 5.0  # it was half a minute once
