@@ -18,7 +18,7 @@ from remote.run import runs
 from tests.chaos import faults
 from tests.chaos.links import RoughProxy, SshFaults
 from tests.chaos.living import mounted
-from tests.chaos.real import HASTY, RETRY, RealWorld
+from tests.chaos.real import HASTY, PATIENCE, RETRY, RealWorld
 from tests.running import until
 from tests.ssh import sshd
 from tests.stack.conftest import stack  # noqa: F401 - the fixture
@@ -90,8 +90,12 @@ def test_one_load_lives_through_all_that_happens_to_links_clocks_and_users(
                 with world.held("worker"):
                     told = len(world.said)
                     world.note(faults.DURING[name](world, dice), f"{name} hit nobody")
-                    if name in SILENCING:
-                        until(lambda told=told: len(world.said) > told, f"a word on {name}")
+                    if name in SILENCING:  # the next one finds a link again that it can be done to
+                        until(
+                            lambda told=told: any("link is back" in one for one in world.said[told:]),
+                            f"the link back after {name}",
+                            patience=PATIENCE,
+                        )
             for who in ("supervisor", "attempt", "worker"):
                 world.wait_for_more()
                 with world.held(who):
@@ -118,11 +122,12 @@ def test_kills_hangs_a_full_disk_and_damage(stack: Stack, tmp_path: Path) -> Non
             with world.held("attempt", then=signal.SIGKILL):
                 pass
             world.wait_for_more(3)
+            before = world.hangs()
             with world.held("attempt"):
-                until(world.hung, "the hang", patience=3 * HASTY.progress_line)
+                until(lambda: world.hangs() > before, "the hang", patience=PATIENCE)
             world.wait_for_more(3)
             with faults.filled(world.disk):
-                until(lambda: world.newest() is None, "the end of the run", patience=120)
+                until(lambda: world.newest() is None, "the end of the run", patience=PATIENCE)
 
         ended = extracted(world, in_turn)
         assert not world.faults_seen
