@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from local import history
@@ -15,9 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from local.errors import PrudentError
-    from local.host import Host
+    from local.host import Host, Reached
     from remote.schema import Job
 
+AGREE = 5.0  # seconds that two clocks may be apart
 ASKING = 30.0
 VERIFYING = 4 * 3600.0
 
@@ -28,7 +30,19 @@ def status(host: Host, *, bundle: str, run: str | None = None, limit: int = 50) 
     answer = host.call("status", request, StatusAnswer, bundle=bundle, deadline=ASKING)
     if run is not None and not answer.runs:
         raise _no_such_run(host, run)
-    return list(answer.runs)
+    return [by_our_clock(found, host.reached) for found in answer.runs]
+
+
+def by_our_clock(run: RunStatus, reached: Reached) -> RunStatus:
+    """Give a run's times as this machine's clock has them: its age, length and cost are reckoned by that one.
+
+    Clocks that agree are left alone: a time that is told twice is the same.
+    """
+    ahead = reached.now - reached.asked if reached.asked else 0.0
+    if abs(ahead) < AGREE:
+        return run
+    started, seen = (None if then is None else then - ahead for then in (run.started, run.last_seen))
+    return replace(run, started=started, last_seen=seen)
 
 
 def latest(host: Host, *, bundle: str, run: str | None = None) -> RunStatus:

@@ -42,5 +42,5 @@ def _clock(skew: float) -> Iterator[Finding]:
             rule="clock-skew",
             severity="warning",
             message=f"the host's clock is {abs(skew):.0f} s {side} this machine's: "
-            "certificates and `last seen` times may be wrong; start a time service (chrony, systemd-timesyncd)",
+            "certificates, and times in its logs, may be wrong; start a time service (chrony, systemd-timesyncd)",
         )
