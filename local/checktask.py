@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from local import patches
 from local.levels import patch, static
 from local.levels.decide import FAIL
+from remote.engines.defaults import gate_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
@@ -40,6 +41,16 @@ class CheckOutcome:
     def clean(self) -> bool:
         """Whether nothing was found that wants a fix; a note says why something is no finding."""
         return all(finding.severity == "note" for check in self.checks for finding in check.findings)
+
+
+def idle(job: Job) -> bool:
+    """Tell whether a job has no modules to look at: nobody fetches sources for it."""
+    return not gate_of(job).modules
+
+
+def nothing() -> CheckOutcome:
+    """Give the outcome for such a job."""
+    return CheckOutcome(checks=(static.nothing(),), suggestion="")
 
 
 def check(

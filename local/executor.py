@@ -142,6 +142,8 @@ class Executor(FabricExecutor):  # type: ignore[misc]
 
     def _inventory(self, named: str | None) -> Path:
         """Give the file: the option, else the environment, else the project's configuration."""
+        if named is not None and not named.strip():  # such as "$UNSET": hosts of another file must not be taken for it
+            raise errors.UsageError("names no file", where="--inventory", remedy="Write --inventory FILE, or nothing.")
         if path := named or os.environ.get("FABRIC_INVENTORY"):
             return folders.at_home(path)
         return Path(__file__).resolve().parent.parent / str(self.config.get("inventory") or "inventories/demo.toml")

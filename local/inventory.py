@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from msgspec import Meta, Struct, structs
 
-from local import toml
+from local import gatetable, toml
 from local.hooks import table as hooktable
 
 if TYPE_CHECKING:
@@ -20,11 +20,14 @@ if TYPE_CHECKING:
 
 Text = Annotated[str, Meta(min_length=1)]
 Port = Annotated[int, Meta(ge=1, le=65535)]
-Positive = Annotated[int, Meta(ge=1)]
-Natural = Annotated[int, Meta(ge=0)]
+MOST = 2**31 - 1  # of whatever is counted in whole numbers
+DEAREST = 1e6  # dollars an hour
+Positive = Annotated[int, Meta(ge=1, le=MOST)]
+Natural = Annotated[int, Meta(ge=0, le=MOST)]
 Duration = float | str
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_NAMES = "a name is letters, digits, dot, underscore and dash, and starts with a letter or digit"
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PART = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
 _REQUIRED = {"speculators": ("model", "dataset", "output"), "command": ("command", "output")}
@@ -53,15 +56,6 @@ class RetryTable(Struct, forbid_unknown_fields=True):
     patterns: tuple[PatternTable, ...] | None = None
 
 
-class GateTable(Struct, forbid_unknown_fields=True):
-    """`gate`: what is looked at besides what the engine brings."""
-
-    modules: tuple[Text, ...] = ()
-    symbols: tuple[Text, ...] = ()
-    constants: dict[str, Any] = {}
-    thin: bool | None = None
-
-
 class Settings(Struct, forbid_unknown_fields=True, kw_only=True):
     """What may be said of a host, in `[defaults]`, a group or the host itself."""
 
@@ -78,7 +72,7 @@ class Settings(Struct, forbid_unknown_fields=True, kw_only=True):
     python: Text | None = None
     workdir: Text | None = None
     gpus: Natural | None = None
-    usd_per_hour: Annotated[float, Meta(ge=0)] | None = None
+    usd_per_hour: Annotated[float, Meta(ge=0, le=DEAREST)] | None = None
     groups: tuple[Text, ...] = ()
     env: dict[str, Any] = {}
     secret_env: tuple[Text, ...] = ()
@@ -104,7 +98,7 @@ class JobTable(Struct, forbid_unknown_fields=True, kw_only=True):
     env: dict[str, Any] = {}
     secret_env: tuple[Text, ...] = ()
     retry: RetryTable | None = None
-    gate: GateTable | None = None
+    gate: gatetable.GateTable | None = None
     hooks: hooktable.HooksTable | None = None
 
 
@@ -161,7 +155,7 @@ def _named(file: Path, document: Mapping[str, Any], kind: str) -> list[tuple[str
             raise toml.wrong(
                 file,
                 f"{kind}.{name!r}",
-                "a name is letters, digits, dot, underscore and dash, and starts with a letter or digit",
+                _NAMES,
             )
     return [(name, toml.table(tables, name, file=file, path=f"{kind}.{name}")) for name in tables]
 
@@ -179,6 +173,11 @@ def _settings(file: Path, path: str, body: dict[str, Any]) -> Settings:
     settings = toml.convert(body, Settings, file=file, path=path)
     _check_environment(file, path, settings)
     _check_duration(file, f"{path}.connect_timeout", settings.connect_timeout)
+    if settings.connect_timeout is not None and not seconds(settings.connect_timeout):
+        raise toml.wrong(file, f"{path}.connect_timeout", "nothing connects in no time")
+    for index, group in enumerate(settings.groups):
+        if not _NAME.fullmatch(group):
+            raise toml.wrong(file, f"{path}.groups[{index}]", f"{group!r} is not the name of a group: {_NAMES}")
     return settings
 
 
@@ -230,6 +229,7 @@ def _check_job(file: Path, path: str, job: JobTable) -> None:
     _check_environment(file, path, job)
     for key in ("start_line", "progress_line", "backoff"):
         _check_duration(file, f"{path}.retry.{key}", getattr(job.retry, key, None))
+    gatetable.check(file, f"{path}.gate", job.gate)
     hooktable.check(file, f"{path}.hooks", job.hooks)
     _check_duration(file, f"{path}.hooks.unreachable_after", getattr(job.hooks, "unreachable_after", None))
     for number, pattern in enumerate((job.retry and job.retry.patterns) or ()):

@@ -182,6 +182,13 @@ def _ssh(where: str, name: str, settings: Settings) -> SshSettings:
     for key, word in (("address", address), ("user", settings.user), ("ssh", settings.ssh)):
         if word is not None and not _WORD.fullmatch(word):
             raise UsageError(f"{key} {word!r} is no word that ssh takes", where=where, remedy=f"Mend its {key}.")
+    if address.count(":") == 1:  # with more of them it is IPv6
+        host, _, port = address.partition(":")
+        raise UsageError(
+            f"address {address!r} holds a port",
+            where=where,
+            remedy=f'Write address = "{host}" and port = {port or 22}.',
+        )
     _check_jumps(where, settings.jump)
     timeout = settings.connect_timeout and seconds(settings.connect_timeout)
     return SshSettings(

@@ -47,6 +47,10 @@ def read(path: Path, what: str) -> dict[str, Any]:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"{path}: not TOML: {error}", remedy="Mend that line; TOML's rules: toml.io.") from None
+    except RecursionError:
+        raise UsageError(
+            f"{path}: tables or lists lie too deep within each other", remedy="Name another file."
+        ) from None
 
 
 def table(document: Mapping[str, Any], key: str, *, file: Path, path: str) -> dict[str, Any]:
@@ -88,7 +92,7 @@ def near(name: str, known: Iterable[str]) -> str:
 
 def kind(value: Any) -> str:
     """Say what kind of value this is, and its text where that helps."""
-    name = _KINDS.get(type(value), type(value).__name__)
+    name = _KINDS.get(type(value), f"a {type(value).__name__}")
     return f"{name} ({value!r})" if isinstance(value, str | int | float) else name
 
 
@@ -117,6 +121,7 @@ def _told(said: str, data: Any, cls: type[Any], file: Path, path: str) -> UsageE
 def _plain(what: str) -> str:
     """Say msgspec's "Expected `int | null`, got `str`" in our words, without what was got."""
     what = re.sub(r"^Expected", "expected", re.sub(r", got `[^`]*`$", "", what))
+    what = what.replace("` > ", "` above ")
     what = (
         what.replace("of length >=", "of a length of at least").replace(">=", "of at least").replace("<=", "of at most")
     )

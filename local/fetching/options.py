@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
+from pathlib import Path
 
 from local.errors import UsageError
 from local.folders import at_home
@@ -41,11 +43,21 @@ def understood(
         raise UsageError(
             f"names no folder: {to!r}", where="--to", remedy="Write its path: ./samples, ~/samples, /data/samples."
         )
+    _can_be_made(Path("fetched") if to is None else at_home(to))
     if indices is not None and not samples:
         raise UsageError("--indices chooses samples, and none are asked for", remedy="Say --samples as well.")
     waiting = duration(patience, "--patience")
     spans = None if indices is None else _spans(indices)
     return Options(samples, spans, _streams(str(parallel)), PATIENCE if waiting is None else waiting, json)
+
+
+def _can_be_made(folder: Path) -> None:
+    """See that the folder on this laptop is one, or can be."""
+    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if not there.is_dir():
+        raise UsageError(f"{there} is no folder", where="--to", remedy="Name another folder.")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise UsageError(f"{there} cannot be written to", where="--to", remedy="Name another folder.")
 
 
 def _streams(told: str) -> int:

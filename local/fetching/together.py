@@ -52,10 +52,14 @@ def bring(console: Console, place: Place, options: Options, collected: Mapping[s
     for name, one in collected.items():
         told = f"{len(one.holding.entries)} samples: {one.manifest}"
         if one.manifest is None:
-            told = f"no outputs in {one.source.output}: {one.why}"
+            told = f"no manifest in {one.source.output}: {one.why}"
         console.print(f"[bold]{escape(name)}[/]  {escape(clean(told))}", soft_wrap=True)
     if collected and not have:
-        raise JobFailed("there are no outputs to fetch", remedy="`fab extract` computes them.")
+        raise JobFailed(
+            "no host has a manifest, by which outputs are fetched",
+            remedy="`fab extract` writes it with them. What a program of your own (engine 'command') writes has none: "
+            "copy it with rsync or scp.",
+        )
     if not options.samples or not have:
         return
     place.make()

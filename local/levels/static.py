@@ -39,7 +39,7 @@ class Decided:
 def begin(context: Context) -> Generator[Check]:
     """Fetch the surface where the laptop lacks it, and decide."""
     if not gate_of(context.job).modules:
-        yield _nothing()
+        yield nothing()
         return
     named = context.facts.architectures
     if context.surface is not None:
@@ -79,7 +79,7 @@ def decide(
     began = time.monotonic()
     modules = gate_of(job).modules
     if not modules:
-        return Decided(_nothing(), static.Examination((), {}))
+        return Decided(nothing(), static.Examination((), {}))
     subject = static.Subject(sources, modules, patched, tuple(architectures), reviewed)
     examination = static.examine(subject)
     facts = {
@@ -93,7 +93,7 @@ def decide(
     return Decided(replace(made, seconds=round(time.monotonic() - began, 3)), examination)
 
 
-def _nothing() -> Check:
+def nothing() -> Check:
     """Give the check of a job that has nothing to look at."""
     why = "the job's gate names no modules, and its engine has none of its own"
     return Check(id="static", status=SKIP, facts={"why": why})

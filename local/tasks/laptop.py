@@ -15,6 +15,7 @@ from local.tasks.gate import numbers
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from local.checktask import CheckOutcome
     from local.screen import Screen
     from local.static.tree import Surface
     from local.steps import Chosen
@@ -35,25 +36,28 @@ def check(
     everything: bool = False,
 ) -> None:
     """Examine the patched modules against the kept sources of each host; raises GateRefused."""
-    if suggest:
-        reports.writable(suggest, WRITTEN)
     left_out = numbers(without)
-    if no_patches or left_out:
-        gate.foresee(GateOptions(no_patches=no_patches, without=left_out))
-    kept = [(target, surface.remembered(target.name, target.job.name)) for target in chosen.targets]
+    _foresee(GateOptions(no_patches=no_patches, without=left_out), suggest)
+    kept = [
+        (target, None if checktask.idle(target.job) else surface.remembered(target.name, target.job.name))
+        for target in chosen.targets
+    ]
     screen = chosen.screen
+
+    def examined(target: Target, sources: Surface) -> CheckOutcome:
+        return checktask.check(
+            target.job,
+            sources,
+            no_patches=no_patches,
+            without=left_out,
+            everything=everything,
+            architectures=surface.architectures(target.name, target.job.name),
+        )
 
     def look() -> None:
         refused, suggestions, well = [], {}, True
         for target, sources in kept:
-            outcome = checktask.check(
-                target.job,
-                sources,
-                no_patches=no_patches,
-                without=left_out,
-                everything=everything,
-                architectures=surface.architectures(target.name, target.job.name),
-            )
+            outcome = checktask.nothing() if sources is None else examined(target, sources)
             for made in outcome.checks:
                 render.print_check(screen.console, target.name if len(kept) > 1 else "", made)
             refused += [target.name] if outcome.failed else []
@@ -70,6 +74,14 @@ def check(
         _watch(screen, look)
     else:
         look()
+
+
+def _foresee(options: GateOptions, suggest: str | None) -> None:
+    """Refuse options that cannot work, before anything is examined; raises UsageError."""
+    if suggest:
+        reports.writable(suggest, WRITTEN)
+    if options.choice:
+        gate.foresee(options)
 
 
 def _watch(screen: Screen, look: Callable[[], None]) -> None:

@@ -57,7 +57,7 @@ def write(sessions: Sequence[Session], *, html: str | None = None, markdown: str
         if path is not None:
             reports.publish(path, text(pages))
             if path != "-":
-                console = sessions[0].console
+                console = sessions[0].everyone
                 console.print(f"the report is in [bold]{escape(clean(path))}[/]", soft_wrap=True)
 
 

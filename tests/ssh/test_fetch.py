@@ -290,7 +290,7 @@ def test_manifests_alone_without_the_option(site: Site) -> None:
     fetched.folder(site.out(0), range(3))
     to = site.folder / "to"
     _, err = site.fab("fetch", "--to", str(to), code=0)
-    assert "no outputs in" in err
+    assert "no manifest in" in err
     assert [path.name for path in to.iterdir()] == ["node00"]
 
 
@@ -341,8 +341,8 @@ def test_what_was_asked_for_and_is_nowhere_is_told(site: Site) -> None:
 
 def test_nowhere_any_output_is_a_failure_that_says_so(site: Site) -> None:
     _, err = site.fab("fetch", "--samples", "--to", str(site.folder / "to"), code=5)
-    assert err.count("no outputs in") == 2
-    assert "there are no outputs to fetch" in err
+    assert err.count("no manifest in") == 2
+    assert "no host has a manifest, by which outputs are fetched" in err
 
 
 def test_a_run_says_where_its_outputs_are(site: Site) -> None:

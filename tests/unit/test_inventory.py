@@ -87,6 +87,10 @@ def test_hosts_inherit_from_defaults_and_groups_and_jobs_from_defaults(tmp_path:
         ("[hosts.a]\nenv = { 'A-B' = '1' }", "hosts.a.env", "'A-B' is not the name", ""),
         ("[hosts.a]\nsecret_env = ['A=1']", "hosts.a.secret_env[0]", "'A=1' is not the name", "names"),
         ("[hosts.a]\ngroups = 'x'", "hosts.a.groups", "expected a list, found text", ""),
+        ("[hosts.a]\nconnect_timeout = 0", "hosts.a.connect_timeout", "nothing connects in no time", ""),
+        ("[hosts.a]\nusd_per_hour = inf", "hosts.a.usd_per_hour", "of at most 1000000.0, found a number (inf)", ""),
+        ("[hosts.a]\ngroups = ['b', 'a,b']", "hosts.a.groups[1]", "'a,b' is not the name of a group", ""),
+        ("[hosts.a]\nuser = 2020-01-01", "hosts.a.user", "expected text, found a date", ""),
         ("[hosts.a]\nconnect_timeout = '10 parsecs'", "hosts.a.connect_timeout", "expected a duration", "10m"),
         ("[hosts.'a b']\n", "hosts.'a b'", "a name is", ""),
         ("[hosts.'-oProxyCommand=x']\n", "hosts.'-oProxyCommand=x'", "a name is", ""),
@@ -100,6 +104,8 @@ def test_hosts_inherit_from_defaults_and_groups_and_jobs_from_defaults(tmp_path:
         (JOB + "layers = [2, -1]", "jobs.kimi.layers[1]", "of at least 0, found a whole number (-1)", ""),
         (JOB + "layers = [2, 2]", "jobs.kimi.layers", "names a layer twice", ""),
         (JOB + "tensor_parallel = 0", "jobs.kimi.tensor_parallel", "of at least 1", ""),
+        (JOB + f"batch_size = 1{'0' * 30}", "jobs.kimi.batch_size", "of at most 2147483647", ""),
+        (JOB + "memory_fraction = 0", "jobs.kimi.memory_fraction", "expected a number above 0", ""),
         (JOB + "memory_fraction = 1.5", "jobs.kimi.memory_fraction", "of at most 1", ""),
         (JOB + "progress = '('", "jobs.kimi.progress", "is not a regular expression", ""),
         (JOB + "retry = { start_line = 'soon' }", "jobs.kimi.retry.start_line", "expected a duration", ""),
@@ -116,6 +122,10 @@ def test_hosts_inherit_from_defaults_and_groups_and_jobs_from_defaults(tmp_path:
         (JOB + PATTERN + "match = 'x'\nkind = 'fatal'\ncuase = 'y'", "jobs.kimi.retry.patterns[0]",
          "unknown key 'cuase'", "'cause'"),
         (JOB + "[jobs.kimi.gate]\nmodule = ['x']", "jobs.kimi.gate", "unknown key 'module'", "'modules'"),
+        (JOB + "[jobs.kimi.gate]\nmodules = ['a.b', 'a b']", "jobs.kimi.gate.modules[1]", "'a b' is not the name", ""),
+        (JOB + "[jobs.kimi.gate]\nsymbols = ['a.b']", "jobs.kimi.gate.symbols[0]", "'a.b' is not the name", "module:"),
+        (JOB + "[jobs.kimi.gate]\nsymbols = ['a:b:c']", "jobs.kimi.gate.symbols[0]", "'a:b:c' is not the name", ""),
+        (JOB + "[jobs.kimi.gate]\nconstants = { B = 1 }", "jobs.kimi.gate.constants", "'B' is not the name", ""),
         (JOB + "[jobs.kimi.gate]\nthin = 'no'", "jobs.kimi.gate.thin", "expected", ""),
     ],
 )  # fmt: skip
@@ -130,6 +140,11 @@ def test_a_mistake_is_told_with_file_path_and_remedy(
     assert words in caught.value.message
     assert caught.value.remedy
     assert remedy in caught.value.remedy
+
+
+def test_what_lies_too_deep_is_no_fault_of_ours(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="too deep within each other"):
+        load(written(tmp_path, "a = " + "[" * 5000 + "]" * 5000))
 
 
 def test_a_syntax_error_names_the_line(tmp_path: Path) -> None:

@@ -172,6 +172,17 @@ def test_that_nothing_is_suggested_says_why(
     assert not file.exists()
 
 
+def test_a_job_without_modules_needs_no_sources(chosen: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.undo()
+    monkeypatch.setenv("PRUDENT_GATE_CACHE", str(tmp_path / "cache"))
+    chosen.targets[0].job = Job(name="j", engine="command", python="/p", workdir="/w", output="/o")
+    laptop.check(chosen)
+    assert "skipped: the job's gate names no modules" in chosen.screen.console.file.getvalue()
+    chosen.targets[0].job = JOB
+    with pytest.raises(UsageError, match="no sources of gpu01's packages are kept"):
+        laptop.check(chosen)
+
+
 def test_hosts_that_need_different_patches_are_not_written_over_each_other(
     chosen: Any, sources: Surface, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -210,3 +210,13 @@ def test_a_word_near_a_name_brings_the_name_to_mind(inventory: Inventory, word: 
     (target,) = resolve(inventory, word, None)
     assert bool(target.hint) == bool(meant)
     assert meant in target.hint
+
+
+def test_an_address_that_holds_a_port_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "inventory.toml"
+    file.write_text("[hosts.a]\naddress = 'gpu01:2222'\n")
+    with pytest.raises(UsageError, match="address 'gpu01:2222' holds a port") as caught:
+        resolve(load(file), None, None, needs_job=False)
+    assert caught.value.remedy == 'Write address = "gpu01" and port = 2222.'
+    file.write_text("[hosts.a]\naddress = '2001:db8::1'\n[hosts.b]\naddress = '::1'\n")
+    assert [target.ssh.address for target in resolve(load(file), None, None, needs_job=False)] == ["2001:db8::1", "::1"]
