@@ -32,7 +32,7 @@ test: setup sshd browser lint types stack ## everything that CI runs
 	@$(PY) -m pytest tests/pages $(TESTS)
 	@$(PY) -m pytest -n 2 tests/fuzz $(TESTS)
 	@$(PY) -m pytest -n 2 --dist loadgroup -m "not stack" tests/chaos $(TESTS)
-	@$(PY) -m pytest tests/ssh tests/stack tests/chaos/test_real_stack.py $(TESTS)
+	@$(PY) -m pytest tests/ssh tests/stack tests/chaos/test_real_stack.py tests/chaos/test_real_faults.py $(TESTS)
 
 lint: $(SETUP) ## ruff: style and format
 	@.venv/bin/ruff check .
@@ -49,7 +49,7 @@ chaos: $(SETUP) ## random faults and crash points without the stack; N=5000 for 
 	@$(if $(SEED),CHAOS_SEED=$(SEED) $(PY) -m pytest tests/chaos/test_schedules.py $(TESTS),\
 	$(if $(N),CHAOS_N=$(N)) $(PY) -m pytest -n 2 -m "not stack" tests/chaos $(TESTS))
 
-chaos-stack: stack ## the same faults once with the real vLLM: kills, hangs, cuts, a full disk (4 minutes; not a part of `make test` yet)
+chaos-stack: stack sshd ## the same faults once with the real vLLM: kills, hangs, cuts, a full disk (4 minutes)
 	@$(PY) -m pytest tests/chaos/test_real_faults.py $(TESTS)
 
 fuzz: $(SETUP) ## every parser of what others write, against 20,000 strange inputs; N=50 for long nights
@@ -59,7 +59,7 @@ audit: $(SETUP) ## the pinned versions against the published advisories (needs t
 	@.ci/audit
 
 stack-tests: stack ## the tests that run the real vLLM
-	@$(PY) -m pytest tests/stack tests/chaos/test_real_stack.py $(TESTS)
+	@$(PY) -m pytest tests/stack tests/chaos/test_real_stack.py tests/chaos/test_real_faults.py $(TESTS)
 
 format: $(SETUP) ## let ruff format and mend
 	@.venv/bin/ruff check --fix .

@@ -113,7 +113,8 @@ class RealWorld(World):
 
     def complaints(self) -> list[str]:
         """Say what is wrong with the finished output folder: every state is held against Transformers'."""
-        told = self._stack.script("output_check.py", self.job.model, self.job.output, json.dumps(self.job.layers))
+        told = self._stack.script("output_check.py", self.job.model, self.job.output, json.dumps(self.job.layers),
+                                   deadline=PATIENCE)  # fmt: skip
         found = [] if told["files"] == len(self.samples) else [f"{told['files']} files of {len(self.samples)} samples"]
         found += [] if max(told["by_layer"]) <= TOLERANCE else [f"other states than Transformers': {told['by_layer']}"]
         return found + [f"left behind: {path.name}" for path in self.output.glob(".data_*")]
