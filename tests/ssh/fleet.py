@@ -28,7 +28,7 @@ from remote.schema import Verdict
 from tests.chaos import pretend
 from tests.running import until
 from tests.ssh import embedded, sshd
-from tests.ssh.servers import free_port, make_key
+from tests.ssh.servers import dead_port, make_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -146,7 +146,7 @@ class Fleet:
         self.folder.joinpath("model").mkdir(exist_ok=True)
         pretend.write_dataset(self.dataset, self.samples)
         hosts = {name: machine.server.port for name, machine in self.machines.items()}
-        hosts |= {"dead": free_port()} if dead else {}
+        hosts |= {"dead": dead_port()} if dead else {}
         tables = "".join(
             f'[hosts.{name}]\naddress = "127.0.0.1"\nport = {port}\nusd_per_hour = 36.0\n'
             for name, port in hosts.items()

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tests.ssh import sshd
-from tests.ssh.servers import USER, free_port, make_key
+from tests.ssh.servers import USER, dead_port, make_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,7 +60,7 @@ def _member(name: str, servers: contextlib.ExitStack, folder: Path, keys: Path) 
 
 def dead(identity: Path, name: str = "dead") -> Member:
     """Give a host on whose port nothing listens."""
-    return Member(name=name, port=free_port(), identity=identity)
+    return Member(name=name, port=dead_port(), identity=identity)
 
 
 @contextlib.contextmanager

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
 import os
 import pwd
 import shutil
@@ -16,6 +18,7 @@ import pytest
 
 from local.links.settings import SshSettings
 from local.links.ssh import SshLink, open_link
+from tests import leaks
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,11 +42,24 @@ def make_key(path: Path, kind: str = "ed25519") -> Path:
 
 
 def free_port() -> int:
-    """Give a port of the loopback on which nothing listens just now."""
+    """Give a port of the loopback on which nothing listens just now: for who listens on it, and can try another."""
     with closing(socket.socket()) as sock:
         sock.bind(("127.0.0.1", 0))
         port: int = sock.getsockname()[1]
         return port
+
+
+@functools.cache
+def dead_port(number: int = 0) -> int:
+    """Give a port of the loopback that nobody can listen on while this process lives: it is taken, and stays silent."""
+    del number  # as many as there are numbers
+    before = leaks.things()
+    sock = socket.socket()
+    sock.bind(("127.0.0.1", 0))
+    atexit.register(sock.close)
+    leaks.owned.update(leaks.things() - before)
+    port: int = sock.getsockname()[1]
+    return port
 
 
 @dataclass(frozen=True, kw_only=True)

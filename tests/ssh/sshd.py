@@ -72,12 +72,24 @@ def _start(folder: Path, home: Path, more: str) -> tuple[subprocess.Popen[bytes]
         (folder / "config").write_text(CONFIG.format(port=port, folder=folder, home=home, more=more))
         log = (folder / "log").open("ab")
         with log:
+            said = log.tell()
             process = subprocess.Popen(
                 [str(program()), "-D", "-e", "-f", str(folder / "config")], stdin=subprocess.DEVNULL, stderr=log
             )
-        if _ready(process, port):
+        if _listens(process, folder / "log", said) and _ready(process, port):
             return process, port
     raise AssertionError(f"sshd does not start: {(folder / 'log').read_text()}")
+
+
+def _listens(process: subprocess.Popen[bytes], log: Path, said: int) -> bool:
+    """Wait until it says that it listens: on a port taken meanwhile, another server's banner would be heard."""
+    until = time.monotonic() + READY
+    while time.monotonic() < until and process.poll() is None:
+        if b"Server listening on" in log.read_bytes()[said:]:
+            return True
+        time.sleep(0.01)  # between two looks only
+    stop(process)
+    return False
 
 
 def _ready(process: subprocess.Popen[bytes], port: int) -> bool:

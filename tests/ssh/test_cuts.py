@@ -14,7 +14,7 @@ from local.errors import LinkLost, Unreachable
 from local.links import connection, ssh
 from local.links.base import Command
 from tests.ssh import sshd
-from tests.ssh.servers import free_port, make_key
+from tests.ssh.servers import dead_port, make_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -189,7 +189,7 @@ def test_a_server_that_lets_nobody_in_is_left_with_the_right_word(strained: Serv
 
 
 def test_a_port_where_nothing_listens(sshd_server: Server) -> None:
-    port = free_port()
+    port = dead_port()
     begun = time.monotonic()
     with pytest.raises(Unreachable, match=rf"127\.0\.0\.1:{port} refuses connections") as caught:
         sshd_server.link(port=port).run(ECHO)
@@ -262,13 +262,13 @@ def test_a_jump_host_is_passed_through_and_verified(sshd_server: Server, tmp_pat
 
 
 def test_a_jump_host_that_refuses_is_named(sshd_server: Server) -> None:
-    port = free_port()
+    port = dead_port()
     with pytest.raises(Unreachable, match=f":{port} refuses connections"):
         sshd_server.link(jump=f"root@127.0.0.1:{port}").run(ECHO)
 
 
 def test_a_target_that_its_jump_host_cannot_reach_is_named(sshd_server: Server) -> None:
-    port = free_port()
+    port = dead_port()
     jump = f"{sshd_server.user}@127.0.0.1:{sshd_server.port}"
     with pytest.raises(Unreachable, match=f":{port} is beyond its jump host's reach"):
         sshd_server.link(port=port, jump=jump).run(ECHO)

@@ -16,7 +16,7 @@ import pytest
 
 from tests import hostpython
 from tests.laptop import environment
-from tests.ssh.servers import free_port, make_key
+from tests.ssh.servers import dead_port, make_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,7 +60,7 @@ identity_file = "{self.server.identity}"
 groups = ["real"]
 [hosts.dead]
 address = "127.0.0.1"
-port = {free_port()}
+port = {dead_port()}
 identity_file = "{self.server.identity}"
 {more}
 [jobs.script]

@@ -18,7 +18,7 @@ import fabfile
 from local.executor import Executor
 from local.steps import OnHosts
 from tests.ssh.fleet import machines
-from tests.ssh.servers import free_port
+from tests.ssh.servers import dead_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -71,7 +71,7 @@ def test_no_host_keeps_another_waiting(
 
     with machines(tmp_path, names) as hosts:
         ports = {f"a-silent{number:02}": one.port for number, one in enumerate(silent)}  # the first of the inventory
-        ports |= {f"refusing{number}": free_port() for number in range(REFUSING)}
+        ports |= {f"refusing{number}": dead_port(number) for number in range(REFUSING)}
         ports |= {name: machine.server.port for name, machine in hosts.items()}
         (tmp_path / "inventory.toml").write_text(
             f'[defaults]\nuser = "{next(iter(hosts.values())).server.user}"\nssh_config = "none"\n'

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from tests import hostpython, laptop
 from tests.running import Lab
 from tests.ssh import sshd
-from tests.ssh.servers import free_port
+from tests.ssh.servers import dead_port
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -176,6 +176,6 @@ def site(folder: Path, names: tuple[str, ...], *, dead: bool = False) -> Iterato
             boxes[name].smi(f"echo '0, {ROW}'")
             stack.callback(boxes[name].lab.clean_up)
         places = {name: box.server.port for name, box in boxes.items()}
-        made = Site(folder, boxes, places | ({"dead": free_port()} if dead else {}))
+        made = Site(folder, boxes, places | ({"dead": dead_port()} if dead else {}))
         made.write()
         yield made
