@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -140,10 +141,13 @@ def test_a_hang_is_told_beside_the_supervision(lab: Lab, hang: str) -> None:
     assert {event["occasion"]: event["code"] for event in told(run)} == {"on_hang": 0, "on_done": 0}
 
 
-def test_a_command_has_a_deadline_and_takes_its_group_along(tmp_path: Path) -> None:
+def test_a_command_has_a_deadline_and_takes_its_group_along(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mark = tmp_path / "said"
+    clock = SimpleNamespace(monotonic=lambda: float(mark.exists()), sleep=time.sleep)  # late once it has said its words
+    monkeypatch.setattr(hook_child, "time", clock)
     began = time.monotonic()
     code, said = hook_child.execute(
-        "echo begun; sleep 61 & sleep 62", {"PATH": "/usr/bin:/bin"}, cwd=str(tmp_path), deadline=0.5
+        f"echo begun; touch {mark}; sleep 61 & sleep 62", {"PATH": "/usr/bin:/bin"}, cwd=str(tmp_path), deadline=0.5
     )
     assert (code, said) == (None, b"begun\n")
     assert time.monotonic() - began < 20

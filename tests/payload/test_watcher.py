@@ -117,7 +117,7 @@ def test_a_link_that_falls_silent_and_comes_back(bench: Bench) -> None:
 
 def test_a_host_that_was_set_up_anew_is_reached_anew(bench: Bench, tmp_path: Path) -> None:
     bench.seen(lambda: bench.watcher.news.answer)
-    shutil.rmtree(tmp_path / "work")
+    shutil.rmtree(tmp_path / "work", ignore_errors=True)  # a pulse may be writing down what it asked
     bench.seen(lambda: bench.opened == 2 and bench.watcher.news.error is None)
     assert (tmp_path / "work" / "bundles").is_dir()
 

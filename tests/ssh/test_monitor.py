@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import time
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.skipif(sshd.program() is None, reason="counts commands in the log of a real sshd")
 SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "monitor.schema.json").read_text())
+HANG = f"{10_000 + os.getpid()}.2"  # seconds: no other process of the tests sleeps as long
 SCRIPT = "for i in $(seq 1 500); do echo done $i/500; sleep 0.2; done"
 
 
@@ -130,12 +132,12 @@ def test_a_link_of_two_hundred_milliseconds(one: Site) -> None:
 
 
 def sleepers() -> list[psutil.Process]:
-    return [found for found in psutil.process_iter(["cmdline"]) if found.info["cmdline"] == ["sleep", "623"]]
+    return [found for found in psutil.process_iter(["cmdline"]) if found.info["cmdline"] == ["sleep", HANG]]
 
 
 def test_a_hung_nvidia_smi_piles_nothing_up(one: Site) -> None:
     box = one.boxes["gpu01"]
-    box.smi("exec sleep 623")  # a fake that never answers
+    box.smi(f"exec sleep {HANG}")  # a fake that never answers
     try:
         with one.stream("--interval", "1s") as documents:
             documents.until(lambda seen: seen["hosts"]["gpu01"]["gpu_error"])
