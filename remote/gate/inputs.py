@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from remote.engines import base
-from remote.gate import estimate, filelimit, fits, lengths, tokenizer_check
+from remote.gate import estimate, filelimit, fits, lengths, ring, tokenizer_check
 from remote.gate.estimate import Room
 from remote.gate.fits import Memory
 from remote.gate.rates import measured
-from remote.host.disk import disk
+from remote.host.disk import disk, shm_free
 from remote.model import model_checks, model_folder
 from remote.prompts import dataset
 from remote.schema import Check, Finding
@@ -81,7 +81,9 @@ def check(
             findings += fits.of_cache(job, model, memory, max(seen.lengths, default=0))
             planned = _planned(job, model, data, seen, rates=rates, usd_per_hour=usd_per_hour, facts=facts)
             findings += space_findings(planned, room_of(job.output), job.output, sharers) if planned else ()
-            findings += filelimit.findings(planned.largest, filelimit.here(), job.output) if planned else ()
+            if planned:
+                findings += filelimit.findings(planned.largest, filelimit.here(), job.output)
+                findings += ring.findings(planned, job.batch_size, shm_free())
     seconds = time.monotonic() - began
     return Check(id="inputs", status=status(findings), seconds=seconds, facts=facts, findings=tuple(findings))
 

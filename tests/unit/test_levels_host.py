@@ -316,6 +316,8 @@ def test_shared_memory(total: int, free: int, expected: dict[str, str]) -> None:
         ({}, {}),
         ({"nofile": 1024, "nofile_hard": 1048576, "nproc": -1, "memlock": 8 * 2**20}, {}),
         ({"nofile": 256, "nofile_hard": 4096}, {"limit-files": "warning"}),
+        ({"nofile": 64, "nofile_hard": 4096}, {"limit-files": "error"}),
+        ({"nofile": 65, "nofile_hard": 4096}, {"limit-files": "warning"}),
         ({"nproc": 1000, "nproc_hard": -1}, {"limit-processes": "warning"}),
         ({"memlock": 65536}, {"limit-locked": "note"}),
         ({"fsize": -1, "as": -1, "cpu": -1}, {}),

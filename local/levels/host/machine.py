@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from local.levels.host.words import GIB, MIB, size
@@ -17,6 +18,7 @@ INODES_LOW = 1000
 SHM_LEAST, SHM_RANK = 64 * MIB, GIB
 SHM_ANSWERS = 256 * MIB  # ten answers of at most 24 MiB are what vLLM's ring holds
 FILES_LOW, PROCESSES_LOW, LOCKED_LOW = 1024, 4096, MIB
+FILES_LEAST = 64  # with these not even a tiny model's worker starts
 FILE_LOW = 4 * GIB  # a log may have two, a sample some hundred megabytes
 
 
@@ -131,7 +133,8 @@ def _answers(facts: HostFacts, job: Job) -> Iterator[Finding]:
 def _limits(facts: HostFacts, job: Job) -> Iterator[Finding]:
     files, processes = facts.limits.get("nofile", -1), facts.limits.get("nproc", -1)
     if 0 <= files < FILES_LOW:
-        yield _limit("limit-files", f"a process may open {files} files (`ulimit -n`)", "nofile", facts)
+        found = _limit("limit-files", f"a process may open {files} files (`ulimit -n`)", "nofile", facts)
+        yield replace(found, severity="error") if files <= FILES_LEAST and job.engine != "command" else found
     if 0 <= processes < PROCESSES_LOW and job.tensor_parallel > 1:
         yield _limit("limit-processes", f"this user may have {processes} threads (`ulimit -u`)", "nproc", facts)
     yield from _ends(facts)
