@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from remote.engines import base
-from remote.gate import estimate, filelimit, fits, lengths, ring, tokenizer_check
+from remote.gate import estimate, filelimit, fits, lengths, maplimit, ring, tokenizer_check
 from remote.gate.estimate import Room
 from remote.gate.fits import Memory
 from remote.gate.rates import measured
@@ -69,7 +69,9 @@ def check(
         findings.append(located(job.dataset, f"{job.dataset}: there is no such file"))
     if model is not None:
         findings += model_checks.judge(model, conversations=data is not None and data.conversations)
-        findings += fits.of_weights(job, model, memory) if ours else ()
+        if ours:
+            findings += fits.of_weights(job, model, memory)
+            findings += maplimit.findings(job, model, maplimit.here())
         facts["model"] = _model_facts(model)
     if data is not None:
         facts["dataset"] = {"path": job.dataset, "samples": data.samples, "conversations": data.conversations}
