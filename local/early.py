@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 INTERRUPTED = 130
 MISTAKEN = 2
+UNWRITTEN, UNREAD = 1, 141
 SELDOM = (50_000, 20, 50)  # objects, and collections of the younger, between two collections
 
 
@@ -61,6 +62,8 @@ def _leave(number: int, frame: FrameType | None) -> None:
 
 def _tell(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     del trace
+    if isinstance(error, OSError) and error.filename is None:  # of no file: `fab --list` and `--help` only write
+        _tell_output(error)
     what = (
         repr(str(error.filename)) + f": {error.strerror}" if isinstance(error, OSError) else f"{kind.__name__}: {error}"
     )
@@ -70,3 +73,12 @@ def _tell(kind: type[BaseException], error: BaseException, trace: TracebackType 
     )
     sys.stderr.flush()
     os._exit(MISTAKEN)
+
+
+def _tell_output(error: OSError) -> None:
+    """Leave as a task does whose standard output nobody reads, or which cannot be written."""
+    if isinstance(error, BrokenPipeError):
+        os._exit(UNREAD)
+    sys.stderr.write(f"error  standard output cannot be written: {error.strerror or error}\n")
+    sys.stderr.flush()
+    os._exit(UNWRITTEN)

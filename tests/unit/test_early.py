@@ -37,11 +37,11 @@ def struck(room: str, name: str = "/somewhere/bin/fab", **options: bool) -> subp
     )  # fmt: skip
 
 
-def run(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+def run(*words: str, stdout: int = subprocess.PIPE, **variables: str) -> subprocess.CompletedProcess[str]:
     """Run `fab` itself."""
     return subprocess.run(
         [Path(sys.executable).parent / "fab", *words],
-        cwd=ROOT, capture_output=True, text=True, check=False, timeout=120,
+        cwd=ROOT, stdout=stdout, stderr=subprocess.PIPE, text=True, check=False, timeout=120,
         env={**os.environ, "NO_COLOR": "1", "FABRIC_INVENTORY": "/nowhere/hosts.toml", **variables},
     )  # fmt: skip
 
@@ -57,6 +57,24 @@ def test_what_fabric_cannot_start_with_is_told_in_a_line(tmp_path: Path) -> None
     assert done.stderr.startswith("error  fab cannot start: UnicodeDecodeError: ")
     assert "Traceback" not in done.stderr
     assert "Traceback" in run("-S", "/nowhere/config", "status", PRUDENT_GATE_DEBUG="1").stderr
+
+
+def test_a_list_that_nobody_reads_ends_without_a_word() -> None:
+    """`fab --list | head`."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        done = run("--list", stdout=writing)
+    finally:
+        os.close(writing)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+def test_a_list_that_cannot_be_written_is_told_as_that() -> None:
+    with Path("/dev/full").open("w") as full:
+        done = run("--list", stdout=full.fileno())
+    assert done.returncode == 1
+    assert done.stderr == "error  standard output cannot be written: No space left on device\n"
 
 
 def test_a_user_s_ssh_config_that_fabric_cannot_read_does_not_end_fab(tmp_path: Path) -> None:
