@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import getpass
 import json
+import os
 import shutil
 import signal
 import tempfile
@@ -34,8 +35,14 @@ STANDIN = Path(__file__).parent / "standin"
 PATIENCE = 480.0  # seconds that a load may take beside other work; a run that is over is not waited for
 DEADLINE = 1100.0
 RETRY = Retry(transient=3, backoff=0.1)
-HASTY = Retry(transient=3, backoff=0.1, progress_line=60.0)  # a load beside other work is silent for half of it
+SILENT = 60.0  # seconds; a load is silent for half of it
 TOLERANCE = 0.02  # of states against those of Transformers
+
+
+def hasty() -> Retry:
+    """Give a retry that notices a hang soon: as soon as a load beside what else this machine does now allows."""
+    busy = os.getloadavg()[0] / (os.cpu_count() or 1)
+    return dataclasses.replace(RETRY, progress_line=SILENT * min(max(1.0, busy / 2), 4.0))
 
 
 @dataclass(frozen=True)
