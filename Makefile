@@ -14,6 +14,11 @@ help: ## this list
 
 setup: $(SETUP) ## the controller's environment: .venv with `fab` in it
 
+# A Python that is named is looked at even where all is set up.
+ifeq ($(origin PYTHON),command line)
+.PHONY: $(SETUP)
+endif
+
 $(SETUP): pyproject.toml constraints/controller.hashes.txt .ci/setup
 	@.ci/setup
 	@touch $@
