@@ -225,7 +225,7 @@ def _check_job(file: Path, path: str, job: JobTable) -> None:
     if job.layers and len(set(job.layers)) != len(job.layers):
         raise toml.wrong(file, f"{path}.layers", f"names a layer twice: {list(job.layers)}")
     if job.progress is not None:
-        _check_pattern(file, f"{path}.progress", job.progress)
+        _check_progress(file, f"{path}.progress", job.progress)
     _check_environment(file, path, job)
     for key in ("start_line", "progress_line", "backoff"):
         _check_duration(file, f"{path}.retry.{key}", getattr(job.retry, key, None))
@@ -265,6 +265,15 @@ def _check_pattern(file: Path, path: str, pattern: str) -> None:
         re.compile(pattern)
     except re.error as error:
         raise toml.wrong(file, path, f"is not a regular expression: {error}") from None
+
+
+def _check_progress(file: Path, path: str, pattern: str) -> None:
+    _check_pattern(file, path, pattern)
+    if not re.compile(pattern).groups:
+        raise toml.wrong(
+            file, path, "needs a group that matches how many samples are done",
+            remedy="Write (?P<done>[0-9]+), and (?P<total>[0-9]+) where the line tells how many there are.",
+        )  # fmt: skip
 
 
 def _members(file: Path, groups: Mapping[str, Settings], hosts: Mapping[str, Settings]) -> dict[str, tuple[str, ...]]:

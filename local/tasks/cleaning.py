@@ -24,10 +24,11 @@ if TYPE_CHECKING:
     from local.targets import Target
     from remote.schema import Rubbish
 
+KEPT = "5"  # runs, without --keep
 DEADLINE = 600.0  # seconds: a workdir on a slow disk holds many small files
 
 
-def foresee(_targets: Sequence[Target], *, keep: str = "5", **_: Any) -> None:
+def foresee(_targets: Sequence[Target], *, keep: str = KEPT, **_: Any) -> None:
     """Refuse a number that is none; raises UsageError."""
     number(keep)
 
@@ -39,7 +40,7 @@ def number(keep: str) -> int:
     return int(keep)
 
 
-def collect(session: Session, *, keep: str = "5", yes: bool = False) -> CleanAnswer:
+def collect(session: Session, *, keep: str = KEPT, yes: bool = False) -> CleanAnswer:
     """Ask a host what can go, and have it removed with `yes`; raises GaveUp."""
     request = CleanRequest(workdir=session.host.workdir, keep=number(keep), remove=yes)
     answer = session.host.call("clean", request, CleanAnswer, bundle=session.payload, deadline=DEADLINE)
@@ -48,7 +49,7 @@ def collect(session: Session, *, keep: str = "5", yes: bool = False) -> CleanAns
     return answer
 
 
-def show(sessions: Sequence[Session], *, yes: bool = False, laptop: bool = False, **_: Any) -> None:
+def show(sessions: Sequence[Session], *, keep: str = KEPT, yes: bool = False, laptop: bool = False, **_: Any) -> None:
     """Show what can go, or has gone, on every host and on the laptop."""
     asked = [(session, session.values["clean"]) for session in sessions if "clean" in session.values]
     rows = [_row(session.name, item) for session, answer in asked for item in answer.items]
@@ -59,7 +60,7 @@ def show(sessions: Sequence[Session], *, yes: bool = False, laptop: bool = False
     if rows:
         tables.show(sessions, _table(rows))
     for session, answer in asked:
-        _sum_up(session, answer, yes=yes)
+        _sum_up(session, answer, yes=yes, keep=number(keep))
     _sum_up_laptop(sessions[0], cached, yes=yes, laptop=laptop)
 
 
@@ -90,7 +91,7 @@ def _state(item: Rubbish | Kept) -> str:
     return "removed" if item.gone else ""
 
 
-def _sum_up(session: Session, answer: CleanAnswer, *, yes: bool) -> None:
+def _sum_up(session: Session, answer: CleanAnswer, *, yes: bool, keep: int) -> None:
     kept = ", ".join(f"{count} {kind}{'' if count == 1 else 's'}" for kind, count in answer.kept.items())
     stays = f"; {clean(kept)} stay" if kept else ""
     total = size(sum(item.size for item in answer.items if item.gone or not yes))
@@ -100,10 +101,15 @@ def _sum_up(session: Session, answer: CleanAnswer, *, yes: bool) -> None:
     elif yes:
         said = f"removed {counted}, {total}{stays}"
     else:
-        said = f"{counted}, {total}, can go{stays}. To remove them: fab -H {session.name} clean --yes"
+        said = f"{counted}, {total}, can go{stays}. To remove them: fab -H {session.name} clean{_kept(keep)} --yes"
     session.console.print(f"{head(session)}{escape(said)}", soft_wrap=True)
     for spared in answer.spared:
         session.console.print(f"{head(session)}[dim]stays: {escape(clean(spared))}[/]", soft_wrap=True)
+
+
+def _kept(keep: int) -> str:
+    """Give the option that keeps so many runs, where it is not what is kept without it."""
+    return "" if keep == int(KEPT) else f" --keep {keep}"
 
 
 def _sum_up_laptop(session: Session, cached: Sequence[Kept], *, yes: bool, laptop: bool) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from remote.code import constants, pairs
+from remote.gate import program
 from remote.model import architecture, capture, geometry, model_config
 from remote.model.architecture import Code, Unresolved
 from remote.schema import Check, Finding
@@ -44,6 +45,7 @@ def check(
         *_pair(gate, distributions, facts, patched=patched),
         *_constants(job, gate, modules, facts),
         *_model(job, modules, registered, facts),
+        *(program.findings(job.command) if job.engine == "command" else ()),
     ]
     severities = {finding.severity for finding in findings}
     status = "fail" if "error" in severities else "warn" if severities else "pass"

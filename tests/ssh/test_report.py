@@ -119,7 +119,7 @@ def test_clean_shows_first_and_removes_on_request(laptop: Laptop) -> None:
     assert shown.returncode == 0, shown.stderr
     assert [name in shown.stdout for name in before] == [True, True, False]
     assert "can go" in shown.stderr
-    assert "clean --yes" in shown.stderr
+    assert "To remove them: fab -H gpu clean --keep 1 --yes" in shown.stderr
     assert runs(laptop) == before
     done = laptop.fab("-H", "gpu", "clean", "--keep", "1", "--yes")
     assert done.returncode == 0

@@ -108,6 +108,7 @@ def test_hosts_inherit_from_defaults_and_groups_and_jobs_from_defaults(tmp_path:
         (JOB + "memory_fraction = 0", "jobs.kimi.memory_fraction", "expected a number above 0", ""),
         (JOB + "memory_fraction = 1.5", "jobs.kimi.memory_fraction", "of at most 1", ""),
         (JOB + "progress = '('", "jobs.kimi.progress", "is not a regular expression", ""),
+        (JOB + "progress = 'sample [0-9]+'", "jobs.kimi.progress", "needs a group", "(?P<done>"),
         (JOB + "retry = { start_line = 'soon' }", "jobs.kimi.retry.start_line", "expected a duration", ""),
         (JOB + "retry = { transients = 1 }", "jobs.kimi.retry", "unknown key 'transients'", "'transient'"),
         (JOB + "retry = { hang = 'wait' }", "jobs.kimi.retry.hang", "one of report, restart", ""),
