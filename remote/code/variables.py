@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 MOST = 2
+BEFORE = r"(?<![\w.-])(?<![^/]/)(?<!^/)"  # no part of another word or path; an address may stand behind `tcp://`
 SHORTEST = 2  # characters of a value that is looked for: a single digit stands in too many words
 
 
@@ -24,5 +25,5 @@ def told(words: str, env: Mapping[str, str]) -> str:
 def _spoken_of(words: str, env: Mapping[str, str]) -> Iterator[str]:
     for name, value in env.items():
         wanted = [name] + ([value.strip()] if len(value.strip()) >= SHORTEST else [])
-        if any(re.search(rf"(?<![\w./-]){re.escape(one)}(?![\w/-])", words) for one in wanted):
+        if any(re.search(rf"{BEFORE}{re.escape(one)}(?![\w/-])", words) for one in wanted):
             yield name

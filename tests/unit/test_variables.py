@@ -18,6 +18,8 @@ ENV = {"VLLM_CPU_OMP_THREADS_BIND": "99", "VLLM_CPU_KVCACHE_SPACE": "lots", "VLL
         ("[Errno 28] No space left on device: '/scratch/tmp'", ["TMPDIR"]),
         ("99 lots of VLLM_PORT in /scratch/tmp", ["VLLM_CPU_OMP_THREADS_BIND", "VLLM_CPU_KVCACHE_SPACE"]),
         ("prompt 1 has 990 tokens, 1.99 and x99 slots", []),
+        ("it waits for tcp://99:1234", ["VLLM_CPU_OMP_THREADS_BIND"]),
+        ("/99 is no such file, nor is x/99", []),
         ("no /scratch/tmp/x, no /old/scratch/tmp", []),
         ("", []),
     ],
