@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 STANDIN = Path(__file__).parent / "standin"
 PATIENCE = 480.0  # seconds that a load may take beside other work; a run that is over is not waited for
-DEADLINE = 1100.0
+DEADLINE = 2000.0
 RETRY = Retry(transient=3, backoff=0.1)
 SILENT = 60.0  # seconds; a load is silent for half of it
 TOLERANCE = 0.02  # of states against those of Transformers

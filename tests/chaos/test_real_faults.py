@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from remote.schema import Exit
     from tests.stack.conftest import Stack
 
-pytestmark = [pytest.mark.stack, pytest.mark.xdist_group("stack")]
+# Five loads take a quarter of an hour where ten others want the same two processors.
+pytestmark = [pytest.mark.stack, pytest.mark.xdist_group("stack"), pytest.mark.timeout(2400)]
 needs_mount = pytest.mark.skipif(
     os.geteuid() != 0 or shutil.which("mount") is None, reason="a small disk cannot be mounted here"
 )
