@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,12 @@ settings.load_profile("any machine")
 # In a shell's background SIGINT is ignored, by all that is started from there, too: the tests' Ctrl-C would do nothing.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+# What a terminal or a CI says of itself is read by every test and program; a test that is about it sets it itself.
+for _name in ("CLICOLOR_FORCE", "COLUMNS", "FORCE_COLOR", "LINES", "NO_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
+    os.environ.pop(_name, None)
+os.environ["TERM"] = "xterm-256color"
 
 
 class _Ownership:
