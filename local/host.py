@@ -27,6 +27,7 @@ T = TypeVar("T")
 SHELL = 15.0  # seconds for a word from the login shell
 RECALL = 60.0  # seconds for an answer with facts in it: nvidia-smi may take its time
 FRESH = 10.0  # seconds for which what connecting found is as good as asking again
+HOME = '${HOME:-$(getent passwd "$(id -u)" | cut -d: -f6)}'  # a session without one: as Python finds it then
 ISOLATED = ("-I", "-B")  # neither the user's site-packages nor PYTHON* variables, and no bytecode beside the sources
 
 
@@ -168,7 +169,7 @@ class Host:
         program = (*ISOLATED, "-c", _bootstrap_source(), *words)
         command = Command((self._python, *program))
         if self._python.startswith("~/"):  # only a shell there knows the home
-            command = Command(("sh", "-c", 'exec "$HOME/$0" "$@"', self._python[2:], *program))
+            command = Command(("sh", "-c", f'exec "{HOME}/$0" "$@"', self._python[2:], *program))
         return self.link.run(command, stdin=stdin, deadline=deadline)
 
     def _understand(self, answer: Answer, document: type[T]) -> T:

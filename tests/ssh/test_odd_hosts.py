@@ -35,7 +35,13 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 def gate(
-    server: Server, folder: Path, *words: str, rc: str = "", env: dict[str, str] | None = None, engine: str = "command"
+    server: Server,
+    folder: Path,
+    *words: str,
+    rc: str = "",
+    env: dict[str, str] | None = None,
+    engine: str = "command",
+    python: str = "",
 ) -> tuple[int, dict[str, Any]]:
     """Take a job through the gate; gives the exit code, and the host's part of the report."""
     (server.home / ".bashrc").write_text(f"{rc}\n")
@@ -49,7 +55,7 @@ address = "127.0.0.1"
 port = {server.port}
 user = "{server.user}"
 identity_file = "{server.identity}"
-python = "{hostpython.python()}"
+python = "{python or hostpython.python()}"
 workdir = "{folder}/workdir"
 [jobs.j]
 engine = "{engine}"
@@ -114,3 +120,10 @@ def test_an_import_that_ends_on_a_limit_of_the_session_names_it(server: Server, 
     assert code == 3
     assert "Too many open files" in message
     assert "may open 100 files (`ulimit -n`): raise `nofile`" in message
+
+
+def test_a_session_without_a_home_has_that_of_its_user(server: Server, tmp_path: Path) -> None:
+    """Nothing is there in the home of whoever runs the tests; the path that was looked at says whose it is."""
+    code, report = gate(server, tmp_path, rc="unset HOME", python="~/no such/python")
+    assert (code, report["verdict"]) == (4, "unreachable")
+    assert f"{pwd.getpwuid(os.geteuid()).pw_dir}/no such/python" in json.dumps(report)
