@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import platform
+import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +20,7 @@ from remote.environment import KEPT
 from remote.host import packages
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from remote.host.packages import Installed
     from remote.schema import CudaHome, GpuFacts, Job
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 # What a session brings along that the job sees too: it decides what is found, loaded and written where. A terminal's
 # name and the folder of a login are other ones from session to session, and decide nothing.
 SESSION = tuple(name for name in KEPT if name not in {"TERM", "XDG_RUNTIME_DIR"})
+PROGRAM = 2  # words of a command: an interpreter and its script
 
 
 def basis(
@@ -55,6 +57,8 @@ def basis(
         named |= _model(job.model)
     if job and job.dataset:
         named["dataset"] = short(json.dumps(_dataset(job.dataset)))
+    if job and job.command:
+        named["program"] = short(json.dumps(_program(job.command[:PROGRAM])))
     return named
 
 
@@ -97,6 +101,12 @@ def _dataset(path: str) -> list[str]:
         return [f"{file.name} {_file(file)}" for file in files]
     except (OSError, ValueError):  # nothing there, or nothing that we may read
         return [path]
+
+
+def _program(words: Sequence[str]) -> list[str]:
+    """Give size and time of the files that a command starts with: the rest may be what it writes."""
+    found = [shutil.which(word) or word for word in words]
+    return [line for path in found if path.startswith("/") for line in _dataset(path)]
 
 
 def _file(path: Path) -> str:

@@ -241,6 +241,21 @@ def test_a_change_of_the_job_changes_the_fingerprint(whole: Stage, changes: dict
     assert fingerprint(whole, **changes) != fingerprint(whole)
 
 
+def test_a_change_of_the_jobs_program_or_script_changes_the_fingerprint(stage: Stage, tmp_path: Path) -> None:
+    """A pass that is remembered must not outlive the script that it saw; what a command writes to decides nothing."""
+    script, written = tmp_path / "train.py", tmp_path / "log"
+    script.write_text("pass")
+    job = {"engine": "command", "command": (stage.python, str(script), str(written))}
+    prints = [ask(stage, **job).fingerprint]
+    written.write_text("more")
+    assert ask(stage, **job).fingerprint == prints[0]
+    script.write_text("pass  # other")
+    prints.append(ask(stage, **job).fingerprint)
+    script.unlink()
+    prints.append(ask(stage, **job).fingerprint)
+    assert len(set(prints)) == 3
+
+
 @pytest.mark.parametrize("folder", ["source", "my source", "größe #1 50%"])
 def test_an_edit_in_an_editable_install_changes_the_records(stage: Stage, tmp_path: Path, folder: str) -> None:
     source = tmp_path / folder / "lib.py"
