@@ -51,3 +51,11 @@ def test_what_builds_this_project_is_pinned_as_well() -> None:
     assert installs
     assert all("--require-hashes" in line or "--no-build-isolation" in line for line in installs)
     assert "--require-hashes" in (ROOT / ".ci" / "stack").read_text("utf-8")
+
+
+def test_what_the_stack_wants_of_the_system_is_asked_for_before_it_is_fetched() -> None:
+    """Who may not install packages would else hear of it after 3 GB."""
+    lines = (ROOT / ".ci" / "stack").read_text("utf-8").splitlines()
+    asked = next(at for at, line in enumerate(lines) if ".ci/apt" in line)
+    fetched = next(at for at, line in enumerate(lines) if "pip install" in line)
+    assert asked < fetched
