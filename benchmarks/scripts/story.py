@@ -1,8 +1,12 @@
-"""What one does by hand: import the two modules, print three signatures, read them. Takes a warm bytecode cache."""
+"""What one does by hand: import the two modules, print three signatures, read them.
+
+Bytecode goes to the folder that is given: an empty one is a host on which nothing has been compiled yet.
+"""
 
 import sys
 
 sys.pycache_prefix = sys.argv[1]
+sys.dont_write_bytecode = False
 
 import inspect  # noqa: E402 - after the cache is named
 
