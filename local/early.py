@@ -8,6 +8,7 @@ Between the fabfile and the executor Fabric reads the file of `-S`: what it rais
 from __future__ import annotations
 
 import gc
+import io
 import os
 import signal
 import sys
@@ -34,6 +35,8 @@ def tell_mistakes() -> None:
     """Let what Fabric cannot start with be told in a line, as every mistake of the command line is."""
     if _ours() and not os.environ.get("PRUDENT_GATE_DEBUG"):
         sys.excepthook = _tell
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(line_buffering=True)  # a list that cannot be written fails here, not at Python's end
 
 
 def collect_seldom() -> None:
