@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import os
+import threading
 import time
 from typing import TYPE_CHECKING
 
@@ -86,12 +87,34 @@ class Arriving:
             self._file = -1
 
 
+class Closing:
+    """Tells when no sample takes its place any more: the manifest of what stands is about to be written."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def close(self) -> None:
+        """Let nothing more stand; what is under way has been told of when this returns."""
+        with self._lock:
+            self._closed = True
+
+    def unless_closed(self, act: Callable[[], None]) -> None:
+        """Act now, and whoever closes waits; do nothing when it is closed."""
+        with self._lock:
+            if not self._closed:
+                act()
+
+
 class Landing:
     """Samples that are whole and right, until so many are synced together and take their places."""
 
-    def __init__(self, place: Place, on_sample: Callable[[ManifestEntry], None]) -> None:
+    def __init__(
+        self, place: Place, on_sample: Callable[[ManifestEntry], None], closing: Closing | None = None
+    ) -> None:
         self._place = place
         self._on_sample = on_sample
+        self._closing = closing or Closing()
         self._held: list[Arriving] = []
         self._size = 0
         self._since = time.monotonic()
@@ -99,8 +122,7 @@ class Landing:
     def add(self, arriving: Arriving) -> None:
         """Take one more; lands all when they are many, much, or have waited, and what is synced already at once."""
         if arriving.synced:
-            arriving.land()
-            self._on_sample(arriving.entry)
+            self._stand(arriving)
             return
         self._since = self._since if self._held else time.monotonic()
         self._held.append(arriving)
@@ -116,8 +138,14 @@ class Landing:
         with told(self._place.samples):
             _sync(self._place.samples)
         for arriving in held:
+            self._stand(arriving)
+
+    def _stand(self, arriving: Arriving) -> None:
+        def stand() -> None:
             arriving.land()
             self._on_sample(arriving.entry)
+
+        self._closing.unless_closed(stand)
 
 
 def _sync(folder: Path) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from local.errors import PrudentError
 from local.fetching import plan
+from local.fetching.arriving import Closing
 from local.fetching.place import NoPlace
 from local.fetching.stream import Ended, Hearers, SampleStream
 
@@ -56,6 +57,7 @@ class Crew:
     failed: dict[int, tuple[str, str]] = field(default_factory=dict)  # index → host, why
     shares: dict[str, Share] = field(default_factory=dict)
     _ending: threading.Event = field(default_factory=threading.Event)
+    _closing: Closing = field(default_factory=Closing)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _fault: BaseException | None = None
 
@@ -104,6 +106,7 @@ class Crew:
         for thread in threads:
             if thread.ident is not None:
                 thread.join(max(0.0, until - time.monotonic()))
+        self._closing.close()  # a slow disk still syncs for one: what it gives no name stays a part
 
     def _stream(self, name: str, entries: Sequence[ManifestEntry]) -> SampleStream:
         hearers = Hearers(
@@ -111,6 +114,7 @@ class Crew:
             on_sample=lambda entry: self._sample(name, entry),
             on_link=lambda said: self.on_link(name, said),
             ending=self._ending,
+            closing=self._closing,
         )
         return SampleStream(self.sources[name], self.place, entries, hearers, self.patience)
 

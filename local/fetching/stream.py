@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from local.errors import JobFailed, LinkLost, PrudentError
-from local.fetching.arriving import Arriving, Landing
+from local.fetching.arriving import Arriving, Closing, Landing
 from local.fetching.place import NoPlace
 from local.reconnecting import Reconnecting
 from local.streaming import BadStream, Frames
@@ -53,12 +53,16 @@ def _nothing(*_: object) -> None:
 
 @dataclass(slots=True)
 class Hearers:
-    """Who is told what: bytes that came, samples that stand, what became of the link; `ending` ends the fetch."""
+    """Who is told what: bytes that came, samples that stand, what became of the link.
+
+    `ending` ends the fetch; after `closing` nothing takes its place any more.
+    """
 
     on_bytes: Callable[[int], None] = _nothing
     on_sample: Callable[[ManifestEntry], None] = _nothing
     on_link: Callable[[str], None] = _nothing
     ending: threading.Event = field(default_factory=threading.Event)
+    closing: Closing = field(default_factory=Closing)
 
 
 @dataclass
@@ -80,7 +84,7 @@ class SampleStream:
 
     def __post_init__(self) -> None:
         self._left = {entry.index: entry for entry in self.entries}
-        self._landing = Landing(self.place, self.hearers.on_sample)
+        self._landing = Landing(self.place, self.hearers.on_sample, self.hearers.closing)
         self._cuts = Reconnecting(
             name=self.source.host.name,
             patience=self.patience,

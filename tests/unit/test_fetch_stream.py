@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from local.errors import Denied, GaveUp, JobFailed, LinkLost, PayloadCrashed
-from local.fetching import arriving
+from local.fetching import arriving, plan
+from local.fetching import crew as crews
 from local.fetching.arriving import Arriving, Landing
 from local.fetching.place import Place
 from local.fetching.stream import Ended, Hearers, SampleStream, Source, read_manifest
@@ -168,6 +170,37 @@ def test_an_end_lands_what_is_whole(place: Place) -> None:
         made.go()
     assert standing(place) == {3: GOOD[3]}
     assert place.came(ENTRIES[1]) == 10
+
+
+def test_nothing_takes_its_place_behind_the_back_of_who_writes_the_manifest(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C while the disk is slow: what is synced only after the manifest was written stays a part."""
+    syncing, goes_on = threading.Event(), threading.Event()
+    monkeypatch.setattr(crews, "LEAVING", 0.1)
+    monkeypatch.setattr(arriving, "_sync", lambda _: (syncing.set(), goes_on.wait(60)))
+    sender = Sender([[*WHOLE]])
+    crew = crews.Crew(
+        {"gpu01": Source(cast("Host", sender), "b", "/out")},
+        [plan.Holding("gpu01", {one.index: one for one in ENTRIES})],
+        place, 1, 5.0, on_bytes=print, on_sample=print, on_link=print,
+    )  # fmt: skip
+
+    def interrupted(_: threading.Thread, timeout: float | None = None) -> None:
+        if timeout is None:
+            assert syncing.wait(60)
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "join", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            crew.go(set(GOOD))
+    (thread,) = [one for one in threading.enumerate() if one.name == "fetch gpu01"]
+    goes_on.set()
+    thread.join(60)
+    assert not thread.is_alive()
+    assert (crew.came, standing(place)) == ({}, {})
+    assert [place.came(one) for one in ENTRIES] == [SIZE, SIZE]
 
 
 def arrived(place: Place, index: int) -> Arriving:
