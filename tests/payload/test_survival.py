@@ -219,7 +219,8 @@ def test_the_clock_of_the_wall_has_no_say_in_hangs_and_budgets(lab: Lab) -> None
     """A heartbeat from the future, or from long ago, is no death: the process and its start decide."""
     run = lab.start("sleep 60")
     state = lab.state(run)
-    for shift, told in ((-86_400.0, "has not been heard of for 864"), (86_400.0, "")):
+    back = "has not been heard of since the host's clock was set back"
+    for shift, told in ((-86_400.0, "has not been heard of for 864"), (86_400.0, back), (1.0, "")):
         moved = dataclasses.replace(state, heartbeat=state.heartbeat + shift)
         snapshot = dataclasses.replace(runs.look(run), state=moved)
         assert snapshot.active
